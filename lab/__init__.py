@@ -1,0 +1,1 @@
+"""Real systemd hosts on one Linux machine."""

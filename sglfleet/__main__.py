@@ -1,0 +1,5 @@
+"""`python -m sglfleet`."""
+
+from sglfleet.cli import main
+
+main()

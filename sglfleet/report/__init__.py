@@ -1,0 +1,1 @@
+"""Verdicts, findings and effects for people and machines: one module per format."""

@@ -1,0 +1,1 @@
+"""Proof: expectations to findings, benchmark to effect."""
