@@ -64,5 +64,5 @@ def main() -> None:
     The deploy itself is `pyinfra INVENTORY deploy.py`; everything else is here. Try, on any machine:
 
     \b
-      sglfleet lint --sglang 0.5.9 --sm 12.0 "python -m sglang.launch_server --tp 4 --enable-flashinfer-allreduce-fusion"
+      sglfleet lint --sglang 0.5.9 --sm 12.0 "sglang serve --tp 4 --enable-flashinfer-allreduce-fusion"
     """
