@@ -1,0 +1,120 @@
+"""Knowledge files (JSON) to the dataclasses of `model`. What a row leaves out has the value given here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from validators.knowledge.model import (
+    Artifact,
+    EnvVar,
+    Flag,
+    Flashinfer,
+    Generator,
+    Image,
+    Kernels,
+    Pin,
+    Place,
+    Sglang,
+    SharedObject,
+)
+
+Row = dict[str, Any]
+
+
+def sglang(raw: Row) -> Sglang:
+    places: list[list[str]] = raw["places"]
+    return Sglang(
+        version=raw["release"],
+        artifact=Artifact(**raw["artifact"]),
+        extractor=raw["extractor"],
+        python=raw["python"],
+        flags={row["name"]: _flag(row, places) for row in raw["flags"]},
+        pins={row["name"]: Pin(row["name"], row.get("specifier", ""), row.get("extra", "")) for row in raw["pins"]},
+        env={row["name"]: _env(row, places) for row in raw["env"]},
+        fields=raw["fields"],
+        predicates=raw.get("predicates"),
+        sites=raw.get("sites"),
+        automatic=raw.get("automatic"),
+        logs=raw.get("logs"),
+    )
+
+
+def flashinfer(raw: Row) -> Flashinfer:
+    places: list[list[str]] = raw["places"]
+    return Flashinfer(
+        version=raw["release"],
+        artifact=Artifact(**raw["artifact"]),
+        extractor=raw["extractor"],
+        generators={row["key"]: _generator(row, places) for row in raw["generators"]},
+        cuda_min=raw["cuda_min"],
+        modules=tuple(raw["modules"]),
+        exports={module: tuple(names) for module, names in raw["exports"].items()},
+    )
+
+
+def kernels(raw: Row) -> Kernels:
+    return Kernels(
+        package=raw["package"],
+        version=raw["release"],
+        artifact=Artifact(**raw["artifact"]),
+        extractor=raw["extractor"],
+        objects=tuple(
+            SharedObject(row["path"], tuple(Image(i["arch"], i["kind"], i["count"]) for i in row["images"]))
+            for row in raw["objects"]
+        ),
+    )
+
+
+def _place(row: Row, places: list[list[str]]) -> Place:
+    """A row's `at` is [number of the place, line]: files and symbols repeat, so they are listed once."""
+    number, line = row["at"]
+    file, symbol = places[number]
+    return Place(file, symbol, line)
+
+
+def _flag(row: Row, places: list[list[str]]) -> Flag:
+    choices = row.get("choices")
+    kind = row.get("kind", "value")
+    dest = row.get("dest", row["name"].replace("-", "_"))
+    return Flag(
+        name=row["name"],
+        spellings=tuple(row.get("spellings", ("--" + row["name"],))),
+        dest=dest,
+        field=row.get("field", dest),
+        kind=kind,
+        type=row.get("type", "str" if kind == "value" else "bool"),
+        converter=row.get("converter", "str" if kind == "value" else ""),
+        nargs=row.get("nargs"),
+        choices=None if choices is None else tuple(choices),
+        default=row.get("default"),
+        const=row.get("const"),
+        required=row.get("required", False),
+        action=row.get("action", "store" if kind == "value" else "store_true"),
+        deprecated=row.get("deprecated", ""),
+        replacement=row.get("replacement", ""),
+        refused=row.get("refused", ""),
+        hidden=row.get("hidden", False),
+        group=row.get("group", ""),
+        help=row.get("help", ""),
+        place=_place(row, places),
+        default_source=row.get("default_source", ""),
+        choices_source=row.get("choices_source", ""),
+        notes=tuple(row.get("notes", ())),
+    )
+
+
+def _env(row: Row, places: list[list[str]]) -> EnvVar:
+    return EnvVar(row["name"], row.get("type", ""), row.get("default"), _place(row, places))
+
+
+def _generator(row: Row, places: list[list[str]]) -> Generator:
+    majors = row.get("majors")
+    return Generator(
+        name=row["name"],
+        majors=None if majors is None else tuple(majors),
+        archs=tuple(row.get("archs", ())),
+        cuda_min=row.get("cuda_min", {}),
+        source=row.get("source", ""),
+        place=_place(row, places),
+        certain=row.get("certain", True),
+    )
