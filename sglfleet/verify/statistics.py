@@ -85,7 +85,7 @@ def correct(effects: Sequence[Effect]) -> list[Effect]:
     out = list(effects)
     for rank, i in enumerate(order):
         allowed = (1 - LEVEL) / (len(effects) - rank)
-        out[i] = _at_level(effects[i], 1 - allowed)
+        out[i] = at_level(effects[i], 1 - allowed)
     # Holm stops at the first comparison that does not pass: nothing with a larger p may be called after it.
     stopped = False
     for i in order:
@@ -112,10 +112,10 @@ def _effect(
     error = spread / math.sqrt(n)
     p = 2.0 * float(stdtr(df, -abs(mean) / error)) if error > 0 else (0.0 if mean else 1.0)
     raw = Effect(metric, math.exp(mean), 0, 0, "inconclusive", n, is_paired, p, spread, df, higher, margin=margin)
-    return _at_level(raw, LEVEL)
+    return at_level(raw, LEVEL)
 
 
-def _at_level(effect: Effect, level: float) -> Effect:
+def at_level(effect: Effect, level: float) -> Effect:
     """The same effect with its interval, verdict and advice at another confidence level."""
     mean = math.log(effect.ratio)
     half = _quantile(level, effect.df) * effect.spread / math.sqrt(effect.pairs)
