@@ -52,6 +52,17 @@ class Policy(StrEnum):
     WARN = "warn"
 
 
+class Gate(StrEnum):
+    """The gates in the order in which a flag meets them."""
+
+    PARSER = "parser"
+    RESOLUTION = "resolution"  # one flag changes another before anything runs
+    ENGINE = "engine"  # SGLang's own test at run time
+    LIBRARY = "library"  # FlashInfer, sglang-kernel: is there a kernel for this SM
+    TOPOLOGY = "topology"  # TP, DP attention, nodes, interconnect
+    MODEL = "model"  # architecture and checkpoint
+
+
 class Status(StrEnum):
     """What became of an expectation once the server ran."""
 
@@ -87,6 +98,16 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One gate on the way of one flag: passed, stopped there, or nobody can tell (None)."""
+
+    gate: Gate
+    passed: bool | None
+    text: str
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """Flag + outcome + decision + reason + evidence, before launch."""
 
@@ -104,6 +125,8 @@ class Verdict:
     becomes: str = ""  # altered: what the engine makes of it
     todo: str = ""  # what the person should do, one sentence
     waiver: str = ""  # reason and date of the waiver that let it through
+    steps: tuple[Step, ...] = ()  # the chain of gates it met, in order
+    needs: tuple[str, ...] = ()  # conditions that nobody could check
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +138,62 @@ class Judgement:
     argv: tuple[str, ...]  # effective flags, one token each, without the launcher
     args: dict[str, Value]  # the same as flag -> value, before rendering
     id: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON of one judgement; what is empty is left out, except what readers rely on."""
+        return {
+            "schema_version": 1,
+            "id": self.id,
+            "decision": self.decision.value,
+            "verdicts": [_verdict(verdict) for verdict in self.verdicts],
+            "argv": list(self.argv),
+        }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "flag": verdict.flag,
+        "value": verdict.value,
+        "outcome": verdict.outcome.value,
+        "decision": verdict.decision.value,
+        "reason": verdict.reason,
+        "rule": verdict.rule,
+        "evidence": [_evidence(item) for item in verdict.evidence],
+        "expects": [_expectation(item) for item in verdict.expects],
+    }
+    for name in ("automatic", "redundant", "replacement", "becomes", "todo", "waiver"):
+        value = getattr(verdict, name)
+        if value:
+            out[name] = value
+    if verdict.needs:
+        out["needs"] = list(verdict.needs)
+    if verdict.steps:
+        out["gates"] = [_step(step) for step in verdict.steps]
+    return out
+
+
+def _evidence(item: Evidence) -> dict[str, Any]:
+    return {
+        "artifact": item.artifact,
+        "file": item.file,
+        "symbol": item.symbol,
+        "line": item.line,
+        "condition": item.condition,
+    }
+
+
+def _expectation(item: Expectation) -> dict[str, Any]:
+    out: dict[str, Any] = {"kind": item.kind}
+    out["present" if item.present else "absent"] = item.present or item.absent
+    if item.where:
+        out["where"] = item.where
+    if item.source:
+        out["source"] = _evidence(item.source)
+    return out
+
+
+def _step(step: Step) -> dict[str, Any]:
+    out: dict[str, Any] = {"gate": step.gate.value, "passed": step.passed, "text": step.text}
+    if step.evidence:
+        out["evidence"] = _evidence(step.evidence)
+    return out

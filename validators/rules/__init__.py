@@ -1,0 +1,47 @@
+"""The rules, found by listing this folder: one rule is one module with `FLAGS` and a page of the same stem."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from pathlib import Path
+
+from validators.rules.interface import Rule
+
+HERE = Path(__file__).parent
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule, by stem. A rule is a module that has its page beside it."""
+    found = []
+    for page in sorted(HERE.glob("*.md")):
+        module = importlib.import_module(f"validators.rules.{page.stem}")
+        found.append(
+            Rule(
+                stem=page.stem.replace("_", "-"),
+                subject=module.SUBJECT,
+                flags=module.FLAGS,
+                sites=module.SITES,
+                always=getattr(module, "ALWAYS", False),
+                without_gpu=getattr(module, "WITHOUT_GPU", False),
+                judge=module.judge,
+            )
+        )
+    return tuple(found)
+
+
+@cache
+def by_flag() -> dict[str, tuple[Rule, ...]]:
+    """Flag -> rules that speak of it, in a fixed order."""
+    table: dict[str, list[Rule]] = {}
+    for rule in rules():
+        for flag in rule.flags:
+            table.setdefault(flag, []).append(rule)
+    return {flag: tuple(found) for flag, found in table.items()}
+
+
+@cache
+def always() -> tuple[Rule, ...]:
+    """Rules that are asked in every case."""
+    return tuple(rule for rule in rules() if rule.always)
