@@ -1,4 +1,4 @@
-"""One question to the gate: an engine release, a host, a model and flags. Plain data; nothing here looks anything up."""
+"""One question to the gate: engine release, host, model, flags. Plain data; nothing here looks anything up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a flag came and went, computed from the flag tables of all releases known. Asked only where a flag is refused."""
+"""When a flag came and went, from the flag tables of all releases known. Asked only where a flag is refused."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from validators import parser, policy
 from validators.case import Case
-from validators.knowledge.loader import UnknownRelease, load_sglang
+from validators.knowledge.loader import UnknownReleaseError, load_sglang
 from validators.knowledge.model import Sglang
 from validators.rules import always, by_flag
 from validators.rules.context import Context
@@ -36,7 +36,7 @@ def judge(case: Case) -> Judgement:
     """All verdicts for one service on one kind of host."""
     try:
         release = load_sglang(case.sglang)
-    except UnknownRelease as error:
+    except UnknownReleaseError as error:
         return _without_knowledge(case, str(error))
     verdicts, args = _round(case, release)
     seen = {(verdict.flag, verdict.decision) for verdict in verdicts}
@@ -109,7 +109,9 @@ def _merge(spoken: list[tuple[Part, str]]) -> tuple[Part, str]:
     """Several rules on one flag: the gravest outcome holds, all gates are shown, all expectations of its kind kept."""
     if len(spoken) == 1:
         return spoken[0]
-    worst, rule = min(spoken, key=lambda item: (SEVERITY.index(item[0].outcome), not item[0].refuse, not item[0].advice))
+    worst, rule = min(
+        spoken, key=lambda item: (SEVERITY.index(item[0].outcome), not item[0].refuse, not item[0].advice)
+    )
     same = [part for part, _ in spoken if part.outcome is worst.outcome]
     merged = replace(
         worst,
@@ -132,7 +134,9 @@ def _plain(release: Sglang, one: parser.Given) -> Part:
         todo = f"Write {flag.name}."
     if flag.deprecated:
         reason = f"{release.version} takes --{one.name} and calls it deprecated."
-        todo = f"Use {flag.replacement.lstrip('-')} instead." if flag.replacement else f"Plan to do without {flag.name}."
+        todo = (
+            f"Use {flag.replacement.lstrip('-')} instead." if flag.replacement else f"Plan to do without {flag.name}."
+        )
     return Part(flag.name, Outcome.ACTIVE, reason, (evidence,), (Step(Gate.PARSER, True, reason, evidence),), todo=todo)
 
 
@@ -183,7 +187,9 @@ def _without_knowledge(case: Case, why: str) -> Judgement:
         why = f"{case.sglang} is not a release number, so nothing is known of its gates"
     step = Step(Gate.PARSER, None, why)
     verdicts = tuple(
-        Verdict(name.lstrip("-"), value, Outcome.UNKNOWN, Decision.REFUSE, f"{why}.", "knowledge", todo=todo, steps=(step,))
+        Verdict(
+            name.lstrip("-"), value, Outcome.UNKNOWN, Decision.REFUSE, f"{why}.", "knowledge", todo=todo, steps=(step,)
+        )
         for name, value in sorted({**case.args, "engine.sglang": case.sglang}.items())
     )
     return Judgement(Overall.REFUSE, verdicts, (), {}, case.id)

@@ -191,8 +191,12 @@ def _refused(release: Sglang, name: str, value: Value, resolved: Resolved) -> Pa
         return _part(name, reason, fate.evidence, f"Remove {name}, or pin engine.sglang to {fate.first} or newer.", ())
     near = " or ".join(resolved.near[:2])
     if near:
-        return _part(name, f"--{name} is unknown to {release.version}: did you mean {near}?", None, f"Write {near}.", ())
-    return _part(name, f"--{name} is unknown to {release.version} and to every release known.", None, f"Remove {name}.", ())
+        return _part(
+            name, f"--{name} is unknown to {release.version}: did you mean {near}?", None, f"Write {near}.", ()
+        )
+    return _part(
+        name, f"--{name} is unknown to {release.version} and to every release known.", None, f"Remove {name}.", ()
+    )
 
 
 def _takes(release: Sglang, name: str, value: Value) -> bool:

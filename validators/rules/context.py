@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from validators.case import Case
-from validators.knowledge.loader import UnknownRelease, load_flashinfer
+from validators.knowledge.loader import UnknownReleaseError, load_flashinfer
 from validators.knowledge.model import Artifact, Flag, Flashinfer, Generator, Sglang
 from validators.rules.interface import Part
 from validators.verdict import Evidence, Expectation, Gate, Outcome, Step, Value
@@ -54,9 +54,9 @@ class Context:
         self.release = release
         self.args = args  # canonical flag -> value as given
         self.sm_text = sm
-        major, minor = sm.split(".")
-        self.sm: Sm = (int(major), int(minor))
-        self._flashinfer: Flashinfer | None | bool = False
+        major, _, minor = sm.partition(".")
+        self.sm: Sm = (int(major or 0), int(minor or 0))  # (0, 0): no GPU facts
+        self._flashinfer: Flashinfer | bool | None = False
 
     # flags
 
@@ -215,5 +215,5 @@ class Context:
 def _load_flashinfer(version: str) -> Flashinfer | None:
     try:
         return load_flashinfer(version) if version else None
-    except UnknownRelease:
+    except UnknownReleaseError:
         return None
