@@ -1,0 +1,1 @@
+"""Rolling a service over its hosts: plan, latch, a node's turn, lock, history."""
