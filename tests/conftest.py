@@ -1,0 +1,94 @@
+"""Fixtures that all tests share: real lab hosts, and the real engine that they see.
+
+Names and networks come from LAB_NAME and LAB_NET (default `test`, 10.77.100.0/24), so that two runs of the tests, a
+demo and somebody's own lab stand side by side. Tests with the `lab` or `engine` mark run one after another in one
+worker, whatever `-n` says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lab import machine
+from lab.engine import Engine
+from lab.fleet import Lab
+from lab.settings import LabError, Settings, settings
+
+TEST_ENVIRONMENT = {"LAB_NAME": "test", "LAB_NET": "10.77.100.0/24"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what needs hosts in one worker."""
+    for item in items:
+        if item.get_closest_marker("lab") or item.get_closest_marker("engine"):
+            item.add_marker(pytest.mark.xdist_group("lab"))
+
+
+def lab_settings(index: int) -> Settings:
+    """Settings of the session's lab (0) or of one beside it: name with a number, the next /24 upwards in steps of 8."""
+    base = settings(environ={**TEST_ENVIRONMENT, **os.environ})
+    if index == 0:
+        return base
+    network = ipaddress.IPv4Network((int(base.network[0]) + 256 * 8 * index, 24))
+    return dataclasses.replace(base, name=f"{base.name[:7]}{index}", network=network)
+
+
+@pytest.fixture(scope="session")
+def lab_machine() -> None:
+    """Skip where this machine cannot hold a lab, and say why."""
+    why = machine.cannot_hold_a_lab()
+    if why:
+        pytest.skip("; ".join(why))
+
+
+@pytest.fixture(scope="session")
+def lab(lab_machine: None) -> Iterator[Lab]:
+    """Three hosts h1, h2, h3 for the whole session, profile h200-x1. Leave them as you found them."""
+    session = Lab(lab_settings(0))
+    session.up(3)
+    yield session
+    session.down()
+
+
+@pytest.fixture
+def healed(lab: Lab) -> Iterator[Lab]:
+    """The session's lab, for tests that cut, crash or freeze: afterwards every host is up and reachable again."""
+    yield lab
+    for host in lab.hosts():
+        if host.group.frozen():
+            host.thaw()
+        host.heal() if host.is_up() else host.boot()
+    for host in lab.hosts():
+        host.wait()
+
+
+@pytest.fixture(scope="module")
+def make_lab(lab_machine: None) -> Iterator[Callable[..., Lab]]:
+    """`make_lab(5, {"h2": "l40s-x2"}, default="h100-x8")`: a lab of a module's own, taken down after its last test."""
+    made: list[Lab] = []
+
+    def make(count: int, chosen: dict[str, str] | None = None, default: str = "h200-x1") -> Lab:
+        one = Lab(lab_settings(1 + len(made)))
+        made.append(one)
+        one.up(count, chosen, default)
+        return one
+
+    yield make
+    for one in made:
+        one.down()
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The real SGLang 0.5.23 and the tiny model, as paths that hold on this machine and in lab hosts."""
+    from lab import engine as engines
+
+    try:
+        return engines.find(settings().cache)
+    except LabError as error:
+        pytest.skip(str(error))
