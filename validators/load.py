@@ -54,7 +54,11 @@ def load(raw: bytes | str, file: str, types: FlagTypes | None = None) -> Loaded:
     return _check(Loaded(file, None, marks=document.marks, data=document.data), types)
 
 
-def merge(base: Loaded, overrides: Iterable[tuple[str, Any]], types: FlagTypes | None = None) -> Loaded:
+Origin = str | Callable[[Path], Mark]
+"""Where an override comes from: a name, or the place of each of its keys."""
+
+
+def merge(base: Loaded, overrides: Iterable[tuple[Origin, Any]], types: FlagTypes | None = None) -> Loaded:
     """The service with overrides laid over it, later ones winning: mappings key by key, anything else as a whole.
 
     None removes a key. `overrides` are (origin, mapping) pairs; the origin is shown in errors and kept per key.
@@ -66,7 +70,7 @@ def merge(base: Loaded, overrides: Iterable[tuple[str, Any]], types: FlagTypes |
     data = base.data
     for origin, change in overrides:
         if not isinstance(change, dict):
-            problems.append(Problem(Mark(origin), "an override is not a mapping", 'write {"args": {…}}'))
+            problems.append(Problem(_at(origin, ()), "an override is not a mapping", 'write {"args": {…}}'))
         elif isinstance(data, dict):
             data = _lay_over(data, change, (), origin, marks, origins)
     merged = _check(replace(base, service=None, problems=(), notes=(), marks=marks, data=data, origins=origins), types)
@@ -76,7 +80,7 @@ def merge(base: Loaded, overrides: Iterable[tuple[str, Any]], types: FlagTypes |
 
 
 def _lay_over(
-    old: dict[str, Any], new: dict[Any, Any], at: Path, origin: str, marks: dict[Path, Mark], origins: dict[str, str]
+    old: dict[str, Any], new: dict[Any, Any], at: Path, origin: Origin, marks: dict[Path, Mark], origins: dict[str, str]
 ) -> dict[str, Any]:
     out = dict(old)
     for key, value in new.items():
@@ -92,9 +96,13 @@ def _lay_over(
             out[str(key)] = value
         for known in [p for p in marks if p[: len(path)] == path]:
             del marks[known]
-        marks[path] = Mark(origin)
-        origins[".".join(map(str, path))] = origin
+        marks[path] = _at(origin, path)
+        origins[".".join(map(str, path))] = str(marks[path])
     return out
+
+
+def _at(origin: Origin, path: Path) -> Mark:
+    return Mark(origin) if isinstance(origin, str) else origin(path)
 
 
 def load_launch(data: Any, origin: str) -> tuple[LaunchOverride | None, tuple[Problem, ...]]:
@@ -137,7 +145,7 @@ def _release(data: dict[str, Any]) -> str:
 def _type_args(
     args: dict[str, Any], known: Mapping[str, str] | None, loaded: Loaded
 ) -> tuple[dict[str, Any], list[Problem], list[Problem]]:
-    """Unquoted scalars by the flag's type: text takes the letters, with a hint to quote what YAML 1.1 reads otherwise."""
+    """Unquoted scalars by the flag's type: text takes the letters, with a hint to quote YAML 1.1 traps."""
     out = dict(args)
     problems: list[Problem] = []
     notes: list[Problem] = []

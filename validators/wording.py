@@ -53,11 +53,9 @@ def _known(data: Any, loc: Path) -> list[str | int]:
     """The steps of a location that exist in the document: pydantic adds names of union members."""
     steps: list[str | int] = []
     for step in loc:
-        if isinstance(data, list | tuple) and isinstance(step, int) and step < len(data):
+        try:
             data = data[step]
-        elif isinstance(data, dict) and step in data:
-            data = data[step]
-        else:
+        except (KeyError, IndexError, TypeError):
             continue
         steps.append(step)
     return steps

@@ -1,0 +1,264 @@
+"""What should run where: inventory, group data and service files to (host, service) pairs, every override located."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sglfleet.inventory import Host, Inventory
+from validators.load import FlagTypes, Loaded, load_file, load_launch, merge
+from validators.service import LaunchOverride, Service
+from validators.source import Mark, Problem
+
+SERVICES = Path("group_data") / "services"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One service on one host. `loaded` knows the place of every key, an override's included."""
+
+    host: Host
+    loaded: Loaded
+    service: Service
+    launch: LaunchOverride | None = None
+    rank: int = 0  # among the nodes of the service, 0 where it is no multi-node service
+    nodes: tuple[str, ...] = ()  # names of the hosts of a multi-node service, by rank
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two services that want the same GPU or port of a host. It is refused, as no file alone is wrong."""
+
+    host: str
+    services: tuple[str, str]
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Intents:
+    """All pairs in inventory order, and everything that is wrong."""
+
+    placements: tuple[Placement, ...]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    services: dict[str, Loaded] = field(default_factory=dict)
+
+
+def intents(inventory: Inventory, root: Path, types: FlagTypes | None = None) -> Intents:
+    """Every (host, service) pair. Never raises for bad input: read `problems` first, it means exit 2."""
+    return _Reader(inventory, root, types).read()
+
+
+class _Reader:
+    def __init__(self, inventory: Inventory, root: Path, types: FlagTypes | None) -> None:
+        self.inventory, self.root, self.types = inventory, root, types
+        self.problems: set[Problem] = set()
+        self.notes: set[Problem] = set()
+        self.merged: dict[tuple[str, str], Loaded] = {}
+        self.checked: set[tuple[str, str]] = set()
+
+    def read(self) -> Intents:
+        self.services = self.load_services()
+        placements = [p for host in self.inventory.hosts.values() for p in self.of_host(host)]
+        if not placements and not self.problems:
+            what = "no host has a service"
+            todo = "write services = [\"NAME\"] into a group's or a host's data"
+            self.problems.add(Problem(Mark("group_data"), what, todo))
+        return Intents(
+            tuple(placements),
+            tuple(sorted(self.problems)),
+            tuple(sorted(self.notes)),
+            tuple(conflicts(placements)),
+            self.services,
+        )
+
+    def load_services(self) -> dict[str, Loaded]:
+        """Every service file, used or not: an error in one that is not used yet is an error too."""
+        found: dict[str, Loaded] = {}
+        folder = self.root / SERVICES
+        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+            loaded = load_file(path, self.types, str(SERVICES / path.name))
+            self.problems.update(loaded.problems)
+            self.notes.update(loaded.notes)
+            name = loaded.service.service if loaded.service else path.stem
+            if name in found:
+                what = f"service `{name}` is defined in {found[name].file} too"
+                self.problems.add(Problem(loaded.where("service"), what, "rename one"))
+            found[name] = loaded
+        return found
+
+    def of_host(self, host: Host) -> list[Placement]:
+        levels = host.having("services")
+        if not levels:
+            return []
+        origin, names = levels[-1]
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            self.problems.add(
+                Problem(self.mark(origin, "services"), "`services` is no list of names", 'write ["NAME"]')
+            )
+            return []
+        found = []
+        for name in dict.fromkeys(names):
+            base = self.services.get(name)
+            if base is None:
+                self.problems.add(Problem(self.mark(origin, "services"), f"no service `{name}`", self.hint(name)))
+            elif base.service is not None and (placement := self.place(host, name, base)):
+                found.append(placement)
+        return found
+
+    def hint(self, name: str) -> str:
+        close = difflib.get_close_matches(name, self.services, 1)
+        return f"did you mean `{close[0]}`?" if close else f"add {SERVICES / (name + '.yaml')}"
+
+    def place(self, host: Host, name: str, base: Loaded) -> Placement | None:
+        changes = []
+        for origin, overrides in host.having("service_overrides"):
+            if not isinstance(overrides, dict):
+                mark = self.mark(origin, "service_overrides")
+                self.problems.add(Problem(mark, "`service_overrides` is no mapping", 'write {"NAME": {"args": {…}}}'))
+                continue
+            for unknown in overrides.keys() - self.services.keys():
+                mark = self.mark(origin, "service_overrides", str(unknown))
+                self.problems.add(Problem(mark, f"no service `{unknown}`", self.hint(str(unknown))))
+            if name in overrides:
+                changes.append((origin, overrides[name]))
+        loaded = self.merge(name, base, changes)
+        if loaded.service is None:
+            return None
+        launch = self.launch(host, name)
+        nodes = self.nodes_of(host, loaded)
+        rank = nodes.index(host.name) if host.name in nodes else 0
+        self.check_canary(loaded, name)
+        return Placement(host, loaded, loaded.service, launch, rank, nodes)
+
+    def merge(self, name: str, base: Loaded, changes: list[tuple[str, Any]]) -> Loaded:
+        if not changes:
+            return base
+        # host levels have an origin per host: the same change there is the same service
+        key = (name, json.dumps([change for _, change in changes], default=repr, sort_keys=True))
+        if key not in self.merged:
+            located = [(self.places(origin, "service_overrides", name), change) for origin, change in changes]
+            self.merged[key] = loaded = merge(base, located, self.types)
+            self.problems.update(loaded.problems)
+            self.notes.update(loaded.notes)
+        return self.merged[key]
+
+    def launch(self, host: Host, name: str) -> LaunchOverride | None:
+        levels = host.having("launch_override")
+        if not levels:
+            return None
+        origin, data = levels[-1]
+        mark = self.mark(origin, "launch_override")
+        if not host.get("lab"):
+            todo = "remove it, or set `lab = True` where hosts only play GPUs"
+            self.problems.add(Problem(mark, "`launch_override` outside a lab", todo))
+            return None
+        if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
+            self.problems.add(
+                Problem(mark, "`launch_override` is no mapping", 'write {"*": {"args": {…}, "env": {…}}}')
+            )
+            return None
+        both = {**data.get("*", {})}
+        for key, value in data.get(name, {}).items():
+            same = isinstance(value, dict) and isinstance(both.get(key), dict)
+            both[key] = {**both[key], **value} if same else value
+        override, problems = load_launch(both, str(mark))
+        self.problems.update(problems)
+        return override
+
+    def nodes_of(self, host: Host, loaded: Loaded) -> tuple[str, ...]:
+        spec = loaded.service.nodes if loaded.service else None
+        if spec is None:
+            return ()
+        members = self.inventory.groups.get(spec.group)
+        mark = loaded.where("nodes", "group")
+        if members is None:
+            close = difflib.get_close_matches(spec.group, self.inventory.groups, 1)
+            todo = f"did you mean `{close[0]}`?" if close else "name a group of the inventory"
+            self.problems.add(Problem(mark, f"no group `{spec.group}` in this inventory", todo))
+            return ()
+        if host.name not in members:
+            what = f"{host.name} runs this service, but is not in its group `{spec.group}`"
+            self.problems.add(Problem(mark, what, "give the service to the group's hosts only"))
+        return tuple(sorted(members)) if spec.rank_by == "name" else members
+
+    def check_canary(self, loaded: Loaded, name: str) -> None:
+        service = loaded.service
+        if service is None or not isinstance(service.rollout.canary, tuple) or (name, loaded.file) in self.checked:
+            return
+        self.checked.add((name, loaded.file))
+        for i, host in enumerate(service.rollout.canary):
+            if host not in self.inventory.hosts:
+                close = difflib.get_close_matches(host, self.inventory.hosts, 1)
+                todo = f"did you mean `{close[0]}`?" if close else "name a host of the inventory"
+                mark = loaded.where("rollout", "canary", i)
+                self.notes.add(Problem(mark, f"canary `{host}` is not in this inventory", todo))
+
+    def mark(self, origin: str, *path: str) -> Mark:
+        return python_mark(self.root, origin, path)
+
+    def places(self, origin: str, *before: str) -> Callable[[tuple[str | int, ...]], Mark]:
+        return lambda path: python_mark(self.root, origin, (*before, *map(str, path)))
+
+
+@cache
+def _tree(file: Path) -> ast.Module | None:
+    try:
+        return ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def python_mark(root: Path, origin: str, path: tuple[str, ...]) -> Mark:
+    """The place of a variable in a group data file, followed into its dict literal as far as it is one."""
+    tree = _tree(root / origin) if origin.endswith(".py") else None
+    best: ast.AST | None = None
+    value: ast.AST | None = None
+    for node in tree.body if tree else ():
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == path[0] for target in targets):
+            best, value = node, getattr(node, "value", None)
+    for step in path[1:]:
+        if not isinstance(value, ast.Dict):
+            break
+        pairs = zip(value.keys, value.values, strict=True)
+        hit = next(((k, v) for k, v in pairs if isinstance(k, ast.Constant) and str(k.value) == step), None)
+        if hit is None:
+            break
+        best, value = hit
+    if best is None:
+        return Mark(f"{origin}, {path[0]}")
+    return Mark(origin, getattr(best, "lineno", 0), getattr(best, "col_offset", 0) + 1)
+
+
+def conflicts(placements: list[Placement]) -> list[Conflict]:
+    """Services of one host that want the same GPU or port."""
+    found = []
+    by_host: dict[str, list[Placement]] = {}
+    for placement in placements:
+        by_host.setdefault(placement.host.name, []).append(placement)
+    for host, group in by_host.items():
+        for i, one in enumerate(group):
+            for two in group[i + 1 :]:
+                found += [Conflict(host, (one.service.service, two.service.service), p) for p in _clash(one, two)]
+    return found
+
+
+def _clash(one: Placement, two: Placement) -> list[Problem]:
+    name, found = one.service.service, []
+    if shared := sorted(set(one.service.gpus) & set(two.service.gpus)):
+        what = f"`gpus`: {', '.join(map(str, shared))} also wanted by service `{name}` on the same host"
+        found.append(Problem(two.loaded.where("gpus"), what, "give each service GPUs of its own"))
+    binds = {one.service.bind, two.service.bind}
+    everywhere = {"0.0.0.0", "::", "*"}  # noqa: S104 - compared, not bound
+    if one.service.port == two.service.port and (len(binds) == 1 or binds & everywhere):
+        what = f"port {two.service.port} also wanted by service `{name}` on the same host"
+        found.append(Problem(two.loaded.where("args", "port"), what, "set `port` in `args:`"))
+    return found
