@@ -90,7 +90,7 @@ class Expectation:
     `server_info` and `metric` in the form `name=value-regex`.
     """
 
-    kind: Literal["log", "server_info", "kernel", "operator", "metric", "process"]
+    kind: Literal["log", "server_info", "kernel", "operator", "metric", "process", "response"]
     present: str = ""
     absent: str = ""
     where: str = ""  # "every rank", "prefill", "decode", …; empty: anywhere
