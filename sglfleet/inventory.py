@@ -288,7 +288,7 @@ def from_pyinfra(inventory: Any) -> Inventory:
 
 
 def _ask_pyinfra(inventory: str, root: Path, override: dict[str, Any] | None) -> Inventory:
-    from pyinfra.api import State
+    from pyinfra.api.state import State
     from pyinfra.api.exceptions import PyinfraError
     from pyinfra.context import ctx_state
     from pyinfra_cli.exceptions import CliError
