@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from lab import cgroups, disk, keys, machine, network, profiles
 from lab.host import Host
@@ -106,7 +107,9 @@ class Lab:
 
         def start(host: Host) -> None:
             disk.create(lab, host.name)
-            profiles.install(disk.Layer(lab.state / "disks" / host.name / "upper"), wanted[host.name])
+            profiles.install(
+                disk.Layer(lab.state / "disks" / host.name / "upper"), wanted[host.name], number(host.name)
+            )
             host.boot()
 
         with ThreadPoolExecutor(8) as pool:
@@ -161,3 +164,7 @@ class Lab:
         profiles.change(host, profile)
         chosen = self.profiles() | {name: profile}
         (self.settings.state / "hosts.json").write_text(json.dumps(chosen))
+
+    def set_fault(self, name: str, changes: dict[str, Any]) -> None:
+        """Lay faults over a running host's GPUs: `{"gpus": {"0": {"persistence_mode": "Disabled"}}, "lost": [1]}`."""
+        profiles.fault(self.host(name), changes)
