@@ -15,6 +15,7 @@ CLOCK_FLOOR = 0.6  # busy GPUs below this share of their highest clock are held 
 CLOCK_BETWEEN = 0.05  # arms whose clocks differ by more are not comparable
 BUSY = 80.0  # percent utilisation from which power and clocks mean something
 POWER_FLOOR = 0.6  # of the median of earlier valid runs of the same host class
+CACHE_MOST = 0.01  # share of prompt tokens from the cache that two random prompts may have in common
 CACHE_BETWEEN = 0.01  # share of prompt tokens by which the arms' cache hits may differ
 # Named by a driver and no fault: idle, the application's own setting, the power cap that every busy GPU meets.
 HARMLESS = frozenset({"gpu_idle", "applications_clocks_setting", "sw_power_cap", "sync_boost", "none"})
@@ -59,12 +60,12 @@ def _requests(run: Run) -> Iterable[Problem]:
 
 
 def _cache(run: Run) -> Iterable[Problem]:
-    if run.cached_tokens and not run.cache_expected:
-        share = run.cached_tokens / max(1, run.prompts * run.input_len)
+    share = (run.cached_tokens or 0) / max(1, run.prompts * run.input_len)
+    if share > CACHE_MOST and not run.cache_expected:
         yield Problem(
             "cache",
             f"{run.cached_tokens} prompt tokens ({share:.0%}) came from the prefix cache",
-            "flush the cache and take a new seed for every run",
+            "flush the cache, take a new seed for every run, and a tokenizer with enough tokens",
         )
     if run.own_warmup:
         yield Problem(

@@ -1,0 +1,93 @@
+"""`sglfleet bench`: measure a service, or compare two measurements."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sglfleet.exits import Exit
+
+if TYPE_CHECKING:
+    from sglfleet.verify.runs import Run
+
+
+class Bench(click.Group):
+    """`bench INVENTORY SERVICE` without a word in between, `bench compare A B` beside it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Bench, context_settings={"ignore_unknown_options": True}, invoke_without_command=False)
+def command() -> None:
+    """Measure a service on its hosts with the engine's own benchmark, or compare two measurements.
+
+    \b
+      sglfleet bench inventory/prod.py qwen35-122b
+      sglfleet bench compare results/h200-x8/qwen-0.5.16.jsonl results/h200-x8/qwen-0.5.23.jsonl
+      sglfleet bench compare results/ab.jsonl#fusion-off results/ab.jsonl#fusion-on --format json
+    """
+
+
+@command.command("compare")
+@click.argument("a")
+@click.argument("b")
+@click.option("--margin", default=0.02, show_default=True, help="A change smaller than this is no effect.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def compare_command(a: str, b: str, margin: float, form: str) -> None:
+    """Effect of B against A: faster, slower, no effect or inconclusive, with intervals.
+
+    A and B are result files of `sglfleet bench`, or FILE#ARM for the runs of one arm or release in a file.
+    """
+    from sglfleet.report import effects
+    from sglfleet.verify.compare import compare
+
+    if not 0 < margin < 1:
+        raise click.BadParameter(f"{margin}: a margin is a share between 0 and 1: 0.02 is 2 %", param_hint="--margin")
+    arms, wrong = [], []
+    for chosen in (a, b):
+        try:
+            arms.append(select(chosen))
+        except (OSError, ValueError) as error:
+            wrong.append(str(error))
+    if wrong:
+        click.echo("\n".join(sorted(wrong)), err=True)
+        sys.exit(Exit.BAD_INPUT)
+    comparison = compare(*arms, margin=margin)
+    if form == "json":
+        click.echo(json.dumps(effects.comparison_json(comparison), indent=2))
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(effects.effects_table(comparison))
+    for where, problem in comparison.problems:
+        click.echo(effects.problem_line(where, problem))
+    for note in comparison.notes:
+        click.echo(note)
+    click.echo(effects.sentence(comparison))
+
+
+def select(chosen: str) -> Sequence[Run]:
+    """Runs of `FILE` or `FILE#ARM`. Raises OSError or ValueError with a message for people."""
+    from sglfleet.verify.runs import load
+
+    file, _, arm = chosen.partition("#")
+    path = Path(file)
+    if not path.is_file():
+        raise ValueError(f"{file}: no such file: give a result file of `sglfleet bench`")
+    runs = load([path])
+    found = [run for run in runs if arm in ("", run.arm, run.release)]
+    if not found:
+        names = sorted({run.arm or run.release for run in runs}) or ["none"]
+        raise ValueError(f"{chosen}: no runs of that arm: the file has {', '.join(names)}")
+    return found

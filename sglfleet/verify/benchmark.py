@@ -1,0 +1,212 @@
+"""Measure a deployed service on its host with the engine's own benchmark.
+
+The work runs on the host as a transient unit that survives the controller; here it is planned, started, followed and
+turned into runs. What is sent is `sglfleet/onhost/bench.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglfleet import paths
+from sglfleet.verify import runs, telemetry
+from sglfleet.verify.runs import Run
+
+if TYPE_CHECKING:
+    from pyinfra.api.host import Host
+
+    from validators.service import Benchmark
+
+POLL = 2.0  # s between looks at a benchmark that runs on a host
+UNPACK = "import json,sys\nfor n, t in json.load(sys.stdin).items(): open(sys.argv[1] + chr(47) + n, chr(119)).write(t)"
+SCRIPT = Path(__file__).parents[1] / "onhost/bench.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running service on one host, as its release's manifest and the host's facts tell."""
+
+    service: str
+    host: str
+    release: str
+    unit: str
+    url: str  # as seen from the host itself, "http://127.0.0.1:30000"
+    model: str
+    python: str  # interpreter of the engine the service runs on
+    user: str  # the service's own user
+    engine: dict[str, str]
+    gpus: tuple[int, ...] = ()
+    gpu: str = ""
+    host_class: str = ""
+    key_file: str = ""  # root-only file with the API key; "" for none
+    cache_expected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that gave no row at all."""
+
+    run: dict[str, Any]
+    reason: str
+
+
+def prompts(concurrency: int) -> int:
+    """Requests of one run: long enough that the ramp at both ends is a small part."""
+    return max(8, 4 * concurrency)
+
+
+def plan(wanted: Benchmark, seed: int, repeats: int | None = None) -> list[dict[str, Any]]:
+    """Runs to make, repeats outermost so that a drift falls on every concurrency alike. Every run has its own seed, and
+    each concurrency is warmed up before its first run."""
+    out = []
+    for repeat in range(repeats or wanted.repeats):
+        for place, concurrency in enumerate(wanted.concurrency):
+            out.append(
+                {
+                    "input_len": wanted.input_len,
+                    "output_len": wanted.output_len,
+                    "concurrency": concurrency,
+                    "prompts": wanted.prompts or prompts(concurrency),
+                    "seed": seed + repeat * len(wanted.concurrency) + place,
+                    "warmup": repeat == 0,
+                }
+            )
+    return out
+
+
+def spec(target: Target, planned: list[dict[str, Any]], has_smi: bool) -> dict[str, Any]:
+    """What `sglfleet/onhost/bench.py` is told."""
+    ids = ",".join(map(str, target.gpus))
+    sampler = ["nvidia-smi", *(["-i", ids] if ids else []), f"--query-gpu={','.join(telemetry.FIELDS)}"]
+    sampler += ["--format=csv,noheader,nounits", "-lms", "500"]
+    return {
+        "url": target.url,
+        "model": target.model,
+        "key_file": "$CREDENTIALS_DIRECTORY/api-key" if target.key_file else "",
+        "unit": target.unit,
+        "gpus": list(target.gpus),
+        "sampler": sampler if has_smi else [],
+        "runs": planned,
+    }
+
+
+def start_script(target: Target, told: dict[str, Any], name: str) -> tuple[str, str]:
+    """(shell script, its standard input) that starts the benchmark as a transient unit; the folder is the unit's own
+    and world-readable files in it hold no secret."""
+    folder = f"{paths.state(target.service)}/bench/{name}"
+    unit = f"sglfleet-bench-{name}"
+    options = [
+        "--quiet", "--collect", f"--unit={unit}", f"--uid={target.user}", "--property=Type=exec",
+        f"--property=StandardOutput=append:{folder}/rows.jsonl", f"--property=StandardError=append:{folder}/log",
+        "--property=PrivateTmp=yes", "--setenv=HF_HUB_OFFLINE=1", "--setenv=TRANSFORMERS_OFFLINE=1",
+        "--setenv=HOME=/tmp", "--working-directory=/",
+    ]  # fmt: skip
+    if target.key_file:
+        options.append(f"--property=LoadCredential=api-key:{target.key_file}")
+    command = ["systemd-run", *options, "--", target.python, f"{folder}/bench.py", f"{folder}/spec.json"]
+    script = f"""set -eu
+mkdir -p {shlex.quote(folder)}
+python3 -c '{UNPACK}' {folder}
+: > {folder}/rows.jsonl
+{shlex.join(command)}
+"""
+    files = {"bench.py": SCRIPT.read_text(encoding="utf-8"), "spec.json": json.dumps(told)}
+    return script, json.dumps(files)
+
+
+def look_script(target: Target, name: str, seen: int) -> str:
+    """Shell script that prints whether the unit still runs, then what came since `seen` bytes."""
+    folder = f"{paths.state(target.service)}/bench/{name}"
+    return (
+        f"systemctl is-active sglfleet-bench-{name} || true; tail -c +{seen + 1} {shlex.quote(folder + '/rows.jsonl')}"
+    )
+
+
+def measure(
+    host: Host,
+    target: Target,
+    planned: list[dict[str, Any]],
+    *,
+    has_smi: bool,
+    on_run: Callable[[], None] = lambda: None,
+) -> Iterator[Run | Failure]:
+    """Make the planned runs on the host; yields each as it is done.
+
+    Raises operations.HostFailed where the benchmark cannot be started or ends before its last run. The transient unit
+    is stopped when the caller stops listening.
+    """
+    from sglfleet import operations
+
+    name = f"{target.service}-{time.time_ns():x}"
+    script, files = start_script(target, spec(target, planned, has_smi), name)
+    operations.run(host, script, stdin=files)
+    seen, rest, done = 0, "", False
+    try:
+        while not done:
+            time.sleep(POLL)
+            state, _, text = operations.run(host, look_script(target, name, seen)).out.partition("\n")
+            seen += len(text.encode())
+            *lines, rest = (rest + text).split("\n")
+            for line in lines:
+                told = json.loads(line)
+                done = done or "done" in told
+                if "done" not in told:
+                    yield of_line(told, target)
+                    on_run()
+            if not done and state not in ("active", "activating") and not lines:
+                log = operations.run(host, f"tail -n 5 {paths.state(target.service)}/bench/{name}/log").out
+                raise operations.HostFailed(
+                    target.host, f"the benchmark ended before its last run: {log.strip()[-500:]}"
+                )
+    finally:
+        operations.run(host, f"systemctl stop sglfleet-bench-{name} 2>/dev/null || true")
+
+
+def of_line(told: dict[str, Any], target: Target) -> Run | Failure:
+    """A line of `sglfleet/onhost/bench.py` as a run, or why it is none."""
+    if "error" in told:
+        return Failure(told["run"], str(told["error"]))
+    asked = told["run"]
+    try:
+        return runs.of_row(
+            told["row"],
+            service=target.service,
+            release=target.release,
+            engine=target.engine,
+            host=target.host,
+            host_class=target.host_class,
+            gpu=target.gpu,
+            model=target.model,
+            prompts=asked["prompts"],
+            seed=asked["seed"],
+            arm=asked.get("arm", ""),
+            block=asked.get("block"),
+            started=told["started"],
+            cached_tokens=told["cached_tokens"],
+            cache_expected=target.cache_expected,
+            invocation=tuple(told["invocation"]),
+            foreign_pids=tuple(told["foreign"]),
+            telemetry=telemetry.summarise(told["samples"], target.gpus),
+        )
+    except ValueError as error:
+        return Failure(asked, str(error))
+
+
+def floor_w(history: Iterable[Run], host_class: str) -> float | None:
+    """Median power under load of earlier runs of the host class; None before there are three."""
+    from statistics import median
+
+    from sglfleet.verify.validity import BUSY
+
+    seen = [
+        r.telemetry.power_w
+        for r in history
+        if r.host_class == host_class and r.telemetry and r.telemetry.utilisation >= BUSY
+    ]
+    return median(seen) if len(seen) >= 3 else None
