@@ -94,15 +94,23 @@ def packages(venv: str) -> Optional[Dict[str, str]]:
 
 
 def units(names: Iterable[str]) -> Dict[str, Dict[str, Any]]:
-    """systemd's view of the units, and of every other unit that is named like one of ours."""
-    there = [os.path.basename(p) for p in glob.glob("/etc/systemd/system/sglang-*.service")]
-    wanted = sorted(set(names) | set(there) | {"nvidia-fabricmanager.service", "nvidia-persistenced.service"})
+    """systemd's view of the wanted units, and of every other one that has to do with SGLang."""
+    files: Dict[str, str] = {}
+    for path in glob.glob("/etc/systemd/system/*.service"):
+        body = text(path) or ""
+        if "sglang" in body or os.path.basename(path).startswith("sglang-"):
+            files[os.path.basename(path)] = body
+    wanted = sorted(set(names) | set(files) | {"nvidia-fabricmanager.service", "nvidia-persistenced.service"})
     code, out = call("systemctl", "show", "--no-pager", "-p", UNIT_PROPERTIES, *wanted)
     found: Dict[str, Dict[str, Any]] = {}
     for block in out.split("\n\n") if code == 0 else []:
-        fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        if fields.get("Id"):
-            found[fields["Id"]] = fields
+        fields: Dict[str, Any] = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        name = fields.get("Id")
+        if name:
+            written = re.search(r"SGLFLEET_RELEASE=([A-Za-z0-9]+)", files.get(name, ""))
+            fields["file_release"] = written.group(1) if written else None
+            fields["foreign"] = name in files and not written
+            found[name] = fields
     return found
 
 
@@ -129,7 +137,7 @@ def own_state(service: str) -> Dict[str, Any]:
     current = os.path.join(base, "current")
     return {
         "current": os.path.basename(os.readlink(current)) if os.path.islink(current) else None,
-        "releases": sorted(os.listdir(base + "/releases")) if os.path.isdir(base + "/releases") else [],
+        "releases": sorted(p.split("/")[-2] for p in glob.glob(base + "/releases/*/.complete")),
         "lock": text(base + "/lock", 4096),
     }
 
@@ -303,7 +311,7 @@ def collect(spec: Dict[str, Any]) -> Dict[str, Any]:
         "nvswitch": len(glob.glob("/dev/nvidia-nvswitch[0-9]*")) or len(bridges),
         "xid": kernel_errors() if said["path"] else [],
         "rdma": {"nics": len(rdma), "active": sum("ACTIVE" in state for state in rdma)},
-        "venvs": {venv: packages(venv) for venv in venvs},
+        "venvs": {venv: [packages(venv), os.path.realpath(venv + "/bin/python")] for venv in venvs},
         "uv": shutil.which("uv"),
         "units": show,
         "own": {name: own_state(name) for name in kept},

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyinfra.api.host import Host
     from pyinfra.api.state import State
 
-    from sglfleet.intent import Inventory
+    from sglfleet.inventory import Inventory
 
 T = TypeVar("T")
 

@@ -39,6 +39,11 @@ class Host:
         """`host.data.get(key)` as pyinfra answers it."""
         return next((layer.data[key] for layer in reversed(self.layers) if key in layer.data), default)
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """All levels merged, as `host.data.dict()`."""
+        return {key: value for layer in self.layers for key, value in layer.data.items()}
+
     def having(self, key: str) -> tuple[tuple[str, Any], ...]:
         """(origin, value) of every level that sets `key`, in rising precedence."""
         return tuple((layer.origin, layer.data[key]) for layer in self.layers if key in layer.data)
@@ -288,8 +293,8 @@ def from_pyinfra(inventory: Any) -> Inventory:
 
 
 def _ask_pyinfra(inventory: str, root: Path, override: dict[str, Any] | None) -> Inventory:
-    from pyinfra.api.state import State
     from pyinfra.api.exceptions import PyinfraError
+    from pyinfra.api.state import State
     from pyinfra.context import ctx_state
     from pyinfra_cli.exceptions import CliError
     from pyinfra_cli.inventory import make_inventory

@@ -1,4 +1,7 @@
-"""What a host is: GPUs, driver, interconnect, engines found. Measured on the host or recorded in `facts/`."""
+"""What a host is: GPUs, driver, interconnect, engines found. Measured on the host or recorded in `facts/`.
+
+Nothing here changes by itself; what does (processes, units, free space) is `validators.state`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ class Engine(Fact):
 
     venv: str
     packages: dict[str, str]  # canonical distribution name -> version
+    python: str = ""  # real path of its interpreter, which may lie outside the venv
 
 
 class HostFacts(Fact):
@@ -41,5 +45,9 @@ class HostFacts(Fact):
     nvcc: str | None = None  # CUDA toolkit on the host, None where there is none
     interconnect: str | None = None  # nvswitch | nvlink | pcie; None where nobody could tell
     p2p: bool | None = None
-    rdma_nics: int | None = None
+    rdma_nics: int | None = None  # InfiniBand or RoCE devices
+    nvswitch: bool | None = None
+    machine: str = ""  # "x86_64", "aarch64"
+    memory_mib: int | None = None  # main memory
     engines: tuple[Engine, ...] = ()
+    declared: bool = False  # told by a profile in the inventory, not by a host

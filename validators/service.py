@@ -188,7 +188,7 @@ class Service(Part):
     rollout: Rollout = Rollout()
     verify: Verify = Verify()
     nodes: Nodes | None = None
-    user: User | None = Field(default=None, description="The system user that the server runs as; by default its own.")
+    user: User = Field(default="sglang", description="The system user that the server runs as.")
 
     @field_validator("model", mode="before")
     @classmethod
