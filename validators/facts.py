@@ -37,7 +37,7 @@ class Engine(Fact):
 class HostFacts(Fact):
     """Everything the judge may know of a host. `gpus is None` means nobody could tell, and why is in `gpu_error`."""
 
-    host: str
+    host: str = ""
     gpus: tuple[Gpu, ...] | None = None
     gpu_error: str = ""  # what nvidia-smi said, or "nvidia-smi not found"
     driver: str | None = None
