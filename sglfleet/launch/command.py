@@ -1,0 +1,92 @@
+"""One launch command found somewhere, and how a list of words becomes one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_MODULES = ("sglang.launch_server", "sglang.srt.entrypoints.http_server")
+_IMAGE = re.compile(r"sglang[^\s:]*:v?(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)")
+_ASSIGN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?:(:?-)([^}]*))?\}|(\w+))")
+_FLAG = re.compile(r"--?[a-zA-Z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """An SGLang server somebody starts: its flags as typed, its environment, where it stands."""
+
+    where: str  # "file:line"
+    tokens: tuple[str, ...]  # after the launcher; a model given by position is already a --model-path
+    env: dict[str, str] = field(default_factory=dict)
+    form: str = "command"  # command | script | unit | compose | kubernetes | config
+    sglang: str = ""  # release named by an image beside it
+    gpus: int | None = None  # GPUs it asks for, where the file says
+    notes: tuple[str, ...] = ()  # what could not be read
+
+
+def from_words(words: Sequence[str], where: str, env: dict[str, str], form: str) -> Launch | None:
+    """The launch command in a list of shell words, or None. Words before the launcher may set variables or run it in a
+    container (`docker run -e A=1 lmsysorg/sglang:v0.5.9 …`)."""
+    start = _launcher(words)
+    if start is None:
+        return None
+    first, positional = start
+    before = list(words[:first])
+    env = {**env, **_assignments(before)}
+    tokens = list(words[first:])
+    if positional and tokens and not _FLAG.match(tokens[0]):
+        tokens[:1] = ["--model-path", tokens[0]]
+    known, notes = [], []
+    for token in tokens:
+        if "$" in token and (missing := sorted({a or b for a, _, _, b in _VARIABLE.findall(token)})):
+            what = "what a command prints" if missing == ["SUBSTITUTED"] else f"the value of ${missing[0]}"
+            notes.append(f"{where}: {what} is not known here: {token}")
+        known.append(token)
+    return Launch(where, tuple(known), env, form, image_release(" ".join(before)), None, tuple(notes))
+
+
+def image_release(text: str) -> str:
+    """SGLang release in an image's name, or ""."""
+    found = _IMAGE.search(text)
+    return re.sub(r"(?<=\d)(post|rc)", r".\1", found[1]).replace("..", ".") if found else ""
+
+
+def expand(word: str, variables: dict[str, str]) -> str:
+    """`$NAME`, `${NAME}` and `${NAME:-default}` filled in; what is not known stays as it is."""
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1] or match[4], match[3] if match[2] else None
+        return variables.get(name, match[0] if default is None else default)
+
+    return _VARIABLE.sub(value, word)
+
+
+def _launcher(words: Sequence[str]) -> tuple[int, bool] | None:
+    """(index of the first word after the launcher, whether a model may stand there by position)."""
+    for i, word in enumerate(words):
+        name = word.rsplit("/", 1)[-1]
+        if name == "sglang" and i + 1 < len(words) and words[i + 1] == "serve":
+            return i + 2, True
+        if word == "-m" and i + 1 < len(words) and words[i + 1] in _MODULES:
+            return i + 2, False
+        if word in _MODULES or name == "launch_server.py":
+            return i + 1, False
+    if words and _FLAG.match(words[0]):
+        return 0, False
+    return None
+
+
+def _assignments(words: Sequence[str]) -> dict[str, str]:
+    """`A=1 command`, `env A=1 command`, `docker run -e A=1 --env B=2`."""
+    out = {}
+    for i, word in enumerate(words):
+        if word in ("-e", "--env") and i + 1 < len(words):
+            word = words[i + 1]
+        elif word.startswith(("--env=", "-e=")):
+            word = word.partition("=")[2]
+        if _ASSIGN.match(word):
+            name, _, value = word.partition("=")
+            out[name] = value
+    return out

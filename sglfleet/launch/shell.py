@@ -1,0 +1,153 @@
+"""Launch commands in pasted text, shell scripts, Dockerfiles and terminal sessions. Read, never run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from sglfleet.launch.command import Launch, expand, from_words
+
+_ARRAY = re.compile(r"^(?:local\s+|declare\s+-a\s+|readonly\s+)?(\w+)(\+?)=\(\s*(.*?)\s*\)$", re.DOTALL)
+_SET = re.compile(r"^(?:export\s+|local\s+|readonly\s+|declare\s+(?:-\w+\s+)?)?(\w+)(\+?)=(.*)$", re.DOTALL)
+_SPREAD = re.compile(r"^\$\{?(\w+)(?:\[[@*]\])?\}?$")
+_CUT = re.compile(r"^(?:[|&;]+|[(){}]|then|do|done|fi|exec)$")
+_REDIRECTION = re.compile(r"^(?:\d*|&)(?:>>?|<)(?:&\d|.*)$")
+_SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")  # what a command would print is not known here
+_PROMPT = re.compile(r"^\s*(?:[\w.@:~/-]*[$#>]\s+)(?=\S)")
+_DOCKERFILE = re.compile(r"^(?:CMD|ENTRYPOINT)\s*(\[.*\])\s*$", re.DOTALL)
+
+
+def find(text: str, file: str, form: str = "script") -> list[Launch]:
+    """Every launch command in the text, with the variables that were set before it."""
+    strings: dict[str, str] = {}
+    exported: dict[str, str] = {}
+    arrays: dict[str, list[str]] = {}
+    out = []
+    for line, logical in _logical_lines(text):
+        array = _ARRAY.match(logical)
+        if array:
+            words = _words(array[3])
+            arrays[array[1]] = (arrays.get(array[1], []) if array[2] else []) + [expand(w, strings) for w in words]
+            continue
+        for command in _commands(logical):
+            assigned = _assignment(command, strings)
+            if assigned:
+                name, value, is_exported = assigned
+                strings[name] = value
+                if is_exported or name in exported:
+                    exported[name] = value
+                continue
+            launch = from_words(_spread(command, strings, arrays), f"{file}:{line}", dict(exported), form)
+            if launch:
+                out.append(launch)
+    return out
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """Lines with continuations, open quotes and open arrays joined; (number of the first, text)."""
+    out: list[tuple[int, str]] = []
+    held, start = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = _PROMPT.sub("", raw) if not held else raw
+        if not held:
+            start = number
+            if line.lstrip().startswith("#"):
+                continue
+        if held and line.lstrip().startswith("#"):
+            continue  # a comment between continued lines, as people leave them
+        joined = held + line.strip() if held else line.strip()
+        if joined.endswith("\\") or (held and raw.rstrip().endswith("^")):
+            held = joined[:-1].rstrip() + " "
+            continue
+        if _open(joined):
+            held = joined + "\n"
+            continue
+        held = ""
+        if joined:
+            out.append((start, joined))
+    if held.strip():
+        out.append((start, held.strip()))
+    return out
+
+
+def _open(text: str) -> bool:
+    """An array or a quote that is not closed yet."""
+    if re.match(r"^(?:local\s+|declare\s+-a\s+|readonly\s+)?\w+\+?=\((?!\()", text) and ")" not in text:
+        return True
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:
+        return True
+    return False
+
+
+def _commands(logical: str) -> list[list[str]]:
+    """Words of each command of a line, cut at pipes, `&&`, `;`, redirections."""
+    exec_form = _DOCKERFILE.match(logical)
+    if exec_form:
+        import json
+
+        try:
+            return [[str(word) for word in json.loads(exec_form[1])]]
+        except json.JSONDecodeError:
+            return []
+    commands: list[list[str]] = [[]]
+    try:
+        words = shlex.split(_SUBSTITUTION.sub("$SUBSTITUTED", logical), comments=True)
+    except ValueError:
+        return []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif _CUT.match(word):
+            commands.append([])
+        elif _REDIRECTION.match(word):
+            skip = word.endswith((">", "<"))
+        elif word.endswith(";") and len(word) > 1:
+            commands[-1].append(word[:-1])
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    out = []
+    for command in commands:
+        nested = next((w for i, w in enumerate(command) if i and command[i - 1] in ("-c", "-lc", "-ec")), None)
+        if nested and "sglang" in nested:
+            out += _commands(" ".join(line for _, line in _logical_lines(nested)))
+        elif command:
+            out.append(command)
+    return out
+
+
+def _assignment(command: list[str], strings: dict[str, str]) -> tuple[str, str, bool] | None:
+    """`NAME=value` alone, `export NAME=value`: (name, value, exported)."""
+    exported = command[0] == "export"
+    rest = command[1:] if command[0] in ("export", "local", "readonly", "declare", "ENV") else command
+    if len(rest) != 1:
+        return None
+    found = _SET.match(rest[0])
+    if not found:
+        return None
+    value = expand(found[3], strings)
+    return found[1], (strings.get(found[1], "") + value if found[2] else value), exported or command[0] == "ENV"
+
+
+def _spread(command: list[str], strings: dict[str, str], arrays: dict[str, list[str]]) -> list[str]:
+    """Variables filled in: an array gives its words, a variable that stands alone is split as the shell does."""
+    out: list[str] = []
+    for word in command:
+        alone = _SPREAD.match(word)
+        if alone and alone[1] in arrays:
+            out += arrays[alone[1]]
+        elif alone and alone[1] in strings:
+            out += strings[alone[1]].split()
+        else:
+            out.append(expand(word, strings))
+    return out
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        return text.split()

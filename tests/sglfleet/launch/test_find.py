@@ -1,0 +1,189 @@
+"""Launch commands in the forms people keep them in."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sglfleet.launch.find import in_text
+from sglfleet.launch.manifest import ManifestError
+
+FUSION = "--enable-flashinfer-allreduce-fusion"
+
+FORMS = {
+    "pasted": ("command", "python3 -m sglang.launch_server --model-path /m --tp 4 " + FUSION),
+    "pasted with a prompt": (
+        "command",
+        "root@gpu-1:~# python -m sglang.launch_server --model-path /m --tp 4 " + FUSION,
+    ),
+    "serve with the model by position": ("command", f"sglang serve /m --tp 4 {FUSION}"),
+    "flags alone": ("command", f"--model-path /m --tp 4 {FUSION}"),
+    "continued lines with a comment between": (
+        "run.sh",
+        f"""
+        #!/bin/bash
+        python -m sglang.launch_server \\
+          --model-path /m \\
+          # four cards
+          --tp 4 {FUSION} > server.log 2>&1 &
+        """,
+    ),
+    "variables and an array": (
+        "run.sh",
+        f"""
+        MODEL=/m
+        TP=${{TP:-4}}
+        ARGS=(
+          --tp $TP   # cards
+          {FUSION}
+        )
+        nohup python3 -m sglang.launch_server --model-path "$MODEL" "${{ARGS[@]}}" | tee log
+        """,
+    ),
+    "docker run": (
+        "run.sh",
+        f"docker run --gpus all -e NCCL_P2P_LEVEL=SYS lmsysorg/sglang:v0.5.9-cu130 python3 -m sglang.launch_server "
+        f"--model-path /m --tp 4 {FUSION}",
+    ),
+    "systemd unit": (
+        "sglang.service",
+        f"""
+        [Unit]
+        Description=SGLang
+        [Service]
+        Environment="NCCL_P2P_LEVEL=SYS"
+        Environment=TP=4
+        ExecStart=/opt/sglang/bin/python -m sglang.launch_server \\
+            --model-path /m --tp ${{TP}} \\
+            {FUSION}
+        """,
+    ),
+    "systemd unit through a shell": (
+        "sglang.service",
+        f"""
+        [Service]
+        ExecStart=/bin/bash -c 'exec python -m sglang.launch_server --model-path /m --tp 4 {FUSION}'
+        """,
+    ),
+    "compose, list": (
+        "docker-compose.yml",
+        f"""
+        services:
+          sglang:
+            image: lmsysorg/sglang:v0.5.9
+            environment: [NCCL_P2P_LEVEL=SYS]
+            command: [python3, -m, sglang.launch_server, --model-path, /m, --tp, "4", {FUSION}]
+        """,
+    ),
+    "compose, text": (
+        "docker-compose.yml",
+        f"""
+        services:
+          sglang:
+            image: lmsysorg/sglang:v0.5.9
+            entrypoint: python3 -m sglang.launch_server
+            environment: {{NCCL_P2P_LEVEL: SYS}}
+            command: >
+              --model-path /m
+              --tp 4 {FUSION}
+        """,
+    ),
+    "Kubernetes": (
+        "pod.yaml",
+        f"""
+        apiVersion: apps/v1
+        kind: Deployment
+        spec:
+          template:
+            spec:
+              containers:
+                - name: sglang
+                  image: docker.io/lmsysorg/sglang:v0.5.9-cu129
+                  env: [{{name: NCCL_P2P_LEVEL, value: SYS}}]
+                  command: [python3, -m, sglang.launch_server]
+                  args: [--model-path, /m, --tp, "4", {FUSION}]
+                  resources: {{limits: {{nvidia.com/gpu: 4}}}}
+        ---
+        kind: Service
+        """,
+    ),
+    "Kubernetes through a shell": (
+        "pod.yaml",
+        f"""
+        kind: Pod
+        spec:
+          containers:
+            - image: lmsysorg/sglang:v0.5.9
+              command: [bash, -c]
+              args:
+                - |
+                  export NCCL_P2P_LEVEL=SYS
+                  python3 -m sglang.launch_server --model-path /m \\
+                    --tp 4 {FUSION}
+        """,
+    ),
+    "the engine's own configuration": (
+        "config.yaml",
+        """
+        model-path: /m
+        tp: 4
+        enable-flashinfer-allreduce-fusion: true
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_command_in_every_form(form):
+    file, text = FORMS[form]
+    (launch,) = in_text(textwrap.dedent(text).lstrip("\n"), file)
+    assert launch.tokens == ("--model-path", "/m", "--tp", "4", FUSION)
+    assert launch.notes == ()
+    if "0.5.9" in text:
+        assert launch.sglang == "0.5.9"
+    if "NCCL_P2P_LEVEL" in text:
+        assert launch.env["NCCL_P2P_LEVEL"] == "SYS"
+    if "nvidia.com/gpu" in text:
+        assert launch.gpus == 4
+
+
+def test_every_server_of_a_script_is_found_where_it_stands():
+    text = "export A=1\nsglang serve /m --port 1 &\nexport A=2\nsglang serve /n --port 2 &\nwait\n"
+    first, second = in_text(text, "two.sh")
+    assert (first.where, first.env, second.where, second.env) == ("two.sh:2", {"A": "1"}, "two.sh:4", {"A": "2"})
+
+
+def test_a_value_that_only_the_machine_knows_is_said():
+    (launch,) = in_text("sglang serve /m --tp $(nvidia-smi -L | wc -l) --dist-init-addr $MASTER:5000", "run.sh")
+    assert launch.notes == (
+        "run.sh:1: what a command prints is not known here: $SUBSTITUTED",
+        "run.sh:1: the value of $MASTER is not known here: $MASTER:5000",
+    )
+
+
+def test_a_script_beside_the_unit_is_read(tmp_path):
+    (tmp_path / "start.sh").write_text("exec python -m sglang.launch_server --model-path /m --tp 2\n")
+    unit = "[Service]\nEnvironment=A=1\nExecStart=/opt/start.sh\n"
+    (launch,) = in_text(unit, str(tmp_path / "x.service"))
+    assert launch.tokens == ("--model-path", "/m", "--tp", "2")
+    assert launch.env == {"A": "1"}
+
+
+@pytest.mark.parametrize("tag", ["v0.5.6.post2", "v0.5.6.post2-cu129", "0.5.6.post2", "v0.5.6-post2"])
+def test_the_release_of_an_image(tag):
+    (launch,) = in_text(f"docker run lmsysorg/sglang:{tag} python -m sglang.launch_server --model-path /m")
+    assert launch.sglang in ("0.5.6.post2", "0.5.6")
+
+
+def test_broken_yaml_is_located():
+    with pytest.raises(ManifestError, match=r"x\.yaml:2:\d+: no YAML"):
+        in_text("a: [1\nb: }", "x.yaml")
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_it(text):
+    for file in ("command", "x.sh"):
+        in_text(text, file)

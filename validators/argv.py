@@ -1,0 +1,97 @@
+"""A command line, as somebody typed it, to flag -> value, the way the engine's own parser splits it.
+
+Which tokens are values depends on the release: `--lora-paths a b` takes both, `--trust-remote-code b` leaves one over.
+Types and choices are not looked at here: `validators.parser` says what the values are worth.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from validators.knowledge.model import Flag, Sglang
+from validators.verdict import Value
+
+_NUMBER = re.compile(r"-\d+(\.\d*)?$|-\.\d+$")  # argparse: a negative number is a value, not an option
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What the parser refuses before it looks at any value."""
+
+    token: int  # index of the token it is about
+    flag: str  # without dashes; "" for a token that belongs to no flag
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Flags by the name they were written with (without dashes), and where each stands."""
+
+    args: dict[str, Value]
+    at: dict[str, int]  # flag -> index of its token; the last one where it is given twice
+    faults: tuple[Fault, ...]
+    repeated: tuple[str, ...]  # given more than once: the last one counts
+
+
+def to_args(release: Sglang, tokens: Sequence[str]) -> Parsed:
+    """Split tokens (without the launcher) into flags and values. Nothing raises: what is wrong is in `faults`."""
+    args: dict[str, Value] = {}
+    at: dict[str, int] = {}
+    faults: list[Fault] = []
+    repeated: list[str] = []
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        if not _option(token):
+            faults.append(Fault(i, "", f"{token!r} belongs to no flag: the parser refuses it"))
+            i += 1
+            continue
+        written, equals, attached = token.partition("=")
+        name = written.lstrip("-")
+        flag = release.resolve_spelling(written).flag
+        values = [attached] if equals else _values(flag, tokens, i + 1)
+        value, problem = _value(flag, name, values, bool(equals))
+        if problem:
+            faults.append(Fault(i, name, problem))
+        else:
+            if name in args:
+                repeated.append(name)
+            args[name], at[name] = value, i
+        i += 1 + (0 if equals else len(values))
+    return Parsed(args, at, tuple(faults), tuple(dict.fromkeys(repeated)))
+
+
+def _option(token: str) -> bool:
+    return len(token) > 1 and token.startswith("-") and not _NUMBER.match(token) and " " not in token.partition("=")[0]
+
+
+def _values(flag: Flag | None, tokens: Sequence[str], start: int) -> list[str]:
+    """Tokens after the flag that belong to it. A flag nobody knows is given one, if there is one."""
+    end = start
+    while end < len(tokens) and not _option(tokens[end]):
+        end += 1
+    following = list(tokens[start:end])
+    if flag is None:
+        return following[:1]
+    if not flag.takes_value:
+        return []
+    if flag.nargs in ("+", "*"):
+        return following
+    return following[: flag.nargs if isinstance(flag.nargs, int) else 1]
+
+
+def _value(flag: Flag | None, name: str, values: list[str], attached: bool) -> tuple[Value, str]:
+    if flag is None:
+        return (values[0] if values else True), ""
+    if not flag.takes_value:
+        return (True, "") if not attached else (None, f"--{name} takes no value, {values[0]!r} was given")
+    if flag.nargs == "?":
+        return (values[0], "") if values else (True, "")
+    if flag.nargs == "*":
+        return list(values), ""
+    needed = flag.nargs if isinstance(flag.nargs, int) else 1
+    if len(values) < needed:
+        return None, f"--{name} needs {'a value' if needed == 1 else f'{needed} values'}"
+    return (list(values) if flag.many else values[0]), ""
