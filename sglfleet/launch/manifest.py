@@ -14,7 +14,8 @@ from sglfleet.launch.command import Launch, expand, from_words, image_release
 _CONFIG_KEYS = {
     "model-path", "model", "tp-size", "tp", "tensor-parallel-size", "mem-fraction-static", "attention-backend", "port",
     "trust-remote-code", "quantization", "kv-cache-dtype", "context-length", "served-model-name",
-    "chunked-prefill-size", "max-running-requests", "moe-runner-backend", "enable-dp-attention", "dp-size", "disable-radix-cache",
+    "chunked-prefill-size", "max-running-requests", "moe-runner-backend", "enable-dp-attention", "dp-size",
+    "disable-radix-cache",
 }  # fmt: skip
 
 
