@@ -1,0 +1,173 @@
+"""Everything that is asked on a host, in one go: process, journal, server_info, metrics, answers, profile, outputs.
+
+Runs on the host with any Python from 3.10 on, prints one JSON object. Standard library only; `ship.py` packs it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sglfleet.verify import process, workload
+from sglfleet.verify.http import Server
+from sglfleet.verify.profile import profile
+
+SECONDS_READY = 5.0
+
+
+def collect(spec: dict[str, Any]) -> dict[str, Any]:
+    """All layers. What could not be had is named under `gaps`, by layer.
+
+    `spec`: `unit` or `pid` or neither (found by itself), `url`, `port`, `key_file`, `profile`, `requests`, `salt`.
+    """
+    out: dict[str, Any] = {"gaps": {}, "seconds": {}}
+    gaps: dict[str, str] = out["gaps"]
+
+    def layer(name: str, work: Callable[[], None]) -> None:
+        begin = time.monotonic()
+        try:
+            work()
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            gaps[name] = f"{type(error).__name__}: {error}"
+        out["seconds"][name] = round(time.monotonic() - begin, 2)
+
+    layer("process", lambda: _process(spec, out))
+    server = Server(_url(spec, out), _key(spec, out))
+    out["url"] = server.url
+    layer("server_info", lambda: _info(server, out))
+    layer("metrics", lambda: _metrics(server, out))
+    info = out.get("server_info") or {}
+    salt = int(spec.get("salt") or time.time())
+    if info and spec.get("requests", True):
+        layer("responses", lambda: _responses(server, info, salt, out))
+    elif not info:
+        gaps.setdefault("responses", gaps.get("server_info", "the server was not asked"))
+    if info and spec.get("profile", True):
+        layer("profile", lambda: _profile(server, info, salt, spec, out))
+    else:
+        gaps["profile"] = "no profile was asked for" if info else gaps.get("server_info", "the server was not asked")
+    layer("journal", lambda: _journal(spec, out))  # last: what our own requests made it log is in it
+    return out
+
+
+def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
+    gaps = out["gaps"]
+    pid = spec.get("pid")
+    if spec.get("unit"):
+        out["unit"] = {"name": spec["unit"], **process.unit(spec["unit"])}
+        pid = int(out["unit"].get("MainPID") or 0)
+        if not pid:
+            state = out["unit"].get("ActiveState", "unknown")
+            gaps["process"] = f"{spec['unit']} has no main process ({state}): start it, or read its journal"
+            return
+    elif not pid and spec.get("local", True):
+        found = process.find(spec.get("port"))
+        if len(found) != 1:
+            gaps["process"] = f"{len(found)} SGLang servers found on this host: name one by its unit or port"
+            return
+        pid = found[0]
+    if not pid:
+        gaps["process"] = "only the URL is known: the process was not looked at"
+        return
+    out["process"] = process.read(pid)
+    out["packages"] = process.packages(pid)
+    if "unit" not in out and (name := process.unit_of(pid)):
+        out["unit"] = {"name": name, **process.unit(name)}
+    if "unit" not in out and (container := process.container_of(pid)):
+        out["container"] = container
+
+
+def _url(spec: dict[str, Any], out: dict[str, Any]) -> str:
+    if spec.get("url"):
+        return str(spec["url"])
+    argv = (out.get("process") or {}).get("argv", [])
+    port = str(spec.get("port") or _option(argv, "--port") or 30000)
+    host = _option(argv, "--host") or "127.0.0.1"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://{host}:{port}"
+
+
+def _option(argv: list[str], name: str) -> str:
+    for index, token in enumerate(argv):
+        if token == name and index + 1 < len(argv):
+            return argv[index + 1]
+        if token.startswith(name + "="):
+            return token.partition("=")[2]
+    return ""
+
+
+def _key(spec: dict[str, Any], out: dict[str, Any]) -> str:
+    if spec.get("key"):
+        return str(spec["key"])
+    try:
+        if spec.get("key_file"):
+            return Path(spec["key_file"]).read_text(encoding="utf-8").strip()
+        return process.key_of(out["process"]["pid"]) if "process" in out else ""
+    except OSError as error:
+        out["gaps"]["key"] = f"the API key could not be read ({error})"
+        return ""
+
+
+def _info(server: Server, out: dict[str, Any]) -> None:
+    answer = server.ask("/server_info")
+    if answer.status == 404:
+        answer = server.ask("/get_server_info")
+    info = answer.json()
+    if answer.status == 200 and isinstance(info, dict):
+        out["server_info"] = info
+        model = server.ask("/model_info")
+        out["model_info"] = (model if model.status == 200 else server.ask("/get_model_info")).json()
+        return
+    what = answer.body[:120].strip() if not answer.status else f"HTTP {answer.status}"
+    out["gaps"]["server_info"] = f"{server.url}/server_info: {what}"
+
+
+def _metrics(server: Server, out: dict[str, Any]) -> None:
+    answer = server.ask("/metrics")
+    if answer.status == 200 and "sglang" in answer.body:
+        out["metrics"] = answer.body
+    else:
+        out["gaps"]["metrics"] = f"/metrics answered {answer.status}: give --enable-metrics"
+
+
+def _responses(server: Server, info: dict[str, Any], salt: int, out: dict[str, Any]) -> None:
+    out["responses"], more = workload.observe(server, info, salt)
+    out["gaps"].update({f"responses.{name}": why for name, why in more.items()})
+    limit = info.get("max_req_input_len")
+    out["outputs"] = workload.outputs(server, limit if isinstance(limit, int) else 2048)
+
+
+def _profile(server: Server, info: dict[str, Any], salt: int, spec: dict[str, Any], out: dict[str, Any]) -> None:
+    pid = (out.get("process") or {}).get("pid")
+    if pid is None and not spec.get("local", True):
+        out["gaps"]["profile"] = "the traces lie on the server's host: give --host instead of a URL"
+        return
+    out["traces"], why = profile(server, info, salt, pid, str(spec.get("profile_folder") or ""))
+    if why:
+        out["gaps"]["profile"] = why
+
+
+def _journal(spec: dict[str, Any], out: dict[str, Any]) -> None:
+    if spec.get("log"):
+        out["log"] = Path(spec["log"]).read_text(encoding="utf-8", errors="replace")
+    elif (out.get("unit") or {}).get("InvocationID"):
+        out["journal"] = process.journal(out["unit"]["InvocationID"])
+    elif out.get("container"):
+        for tool in ("docker", "podman"):
+            command = [tool, "logs", out["container"]]
+            got = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+            if got.returncode == 0:
+                out["log"] = got.stdout + got.stderr
+                return
+    else:
+        out["gaps"]["journal"] = "the server runs in no unit and no container: its log is not known"
+
+
+def main() -> None:
+    """Read the request packed beside this module, print the answer."""
+    json.dump(collect(json.loads(sys.argv[1])), sys.stdout)

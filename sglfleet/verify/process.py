@@ -1,0 +1,122 @@
+"""The server's process as the kernel sees it: argv, environment, unit. Standard library only: also sent to hosts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
+_SECRET_FLAGS = ("--api-key", "--admin-api-key", "--ssl-keyfile-password")
+_SERVERS = re.compile(r"sglang(\.launch_server|/launch_server\.py|\S*\s+serve\b)")
+HIDDEN = "<hidden>"
+
+
+def read(pid: int) -> dict[str, Any]:
+    """Argv and environment of a process, secrets hidden. Raises OSError where it is gone or not ours to read."""
+    root = Path(f"/proc/{pid}")
+    argv = [part.decode(errors="replace") for part in (root / "cmdline").read_bytes().split(b"\0")[:-1]]
+    env: dict[str, str] = {}
+    for part in (root / "environ").read_bytes().split(b"\0"):
+        name, _, value = part.decode(errors="replace").partition("=")
+        if name:
+            env[name] = HIDDEN if _SECRET.search(name) else value
+    python = str((root / "exe").readlink())
+    return {"pid": pid, "argv": hide(argv), "env": env, "exe": python, "python": argv[0] if argv else python}
+
+
+def hide(argv: list[str]) -> list[str]:
+    """The command line without secrets."""
+    out: list[str] = []
+    after = False
+    for token in argv:
+        name, equals, _ = token.partition("=")
+        out.append(HIDDEN if after else f"{name}={HIDDEN}" if equals and name in _SECRET_FLAGS else token)
+        after = token in _SECRET_FLAGS
+    return out
+
+
+def key_of(pid: int) -> str:
+    """The API key in the argv of a server nobody deployed; "" where there is none."""
+    argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    for index, part in enumerate(argv):
+        if part == "--api-key" and index + 1 < len(argv):
+            return argv[index + 1]
+        if part.startswith("--api-key="):
+            return part.partition("=")[2]
+    return ""
+
+
+def unit(name: str) -> dict[str, str]:
+    """What systemd says of a unit: its main process and the invocation that its journal is bound to."""
+    wanted = ("MainPID", "InvocationID", "ActiveState", "SubState", "ActiveEnterTimestamp", "NRestarts")
+    command = ["systemctl", "show", name, *(f"-p{key}" for key in wanted)]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+
+def unit_of(pid: int) -> str:
+    """The systemd unit a process runs in, from its control group; "" where it runs in none (a login, a container)."""
+    text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace")
+    for line in text.splitlines():
+        for part in reversed(line.split("/")):
+            if part.endswith(".service") and not part.startswith(("user@", "docker", "containerd")):
+                return part
+    return ""
+
+
+def container_of(pid: int) -> str:
+    """The id of the Docker or Podman container a process runs in; "" where it runs in none."""
+    text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"(?:docker[-/]|libpod-)([0-9a-f]{12,64})", text)
+    return found[1] if found else ""
+
+
+def find(port: int | None = None) -> list[int]:
+    """Main processes of SGLang servers on this host, oldest first: those whose parent is none of them."""
+    found: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            status = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if not _SERVERS.search(command) or "python" not in command:
+            continue
+        if port is not None and not re.search(rf"--port[ =]{port}\b", command) and port != 30000:
+            continue
+        found[int(entry.name)] = int(status.rpartition(")")[2].split()[1])
+    return sorted(pid for pid, parent in found.items() if parent not in found)
+
+
+def journal(invocation: str, limit: int = 64 << 20) -> str:
+    """The journal of one invocation, one JSON object a line; the first `limit` bytes, where starts are told."""
+    fields = "MESSAGE,_PID,_SYSTEMD_INVOCATION_ID,INVOCATION_ID,__REALTIME_TIMESTAMP"
+    command = ["journalctl", "-o", "json", f"--output-fields={fields}", "--no-pager", "-a"]
+    both = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
+    with subprocess.Popen([*command, *both], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        if process.stdout is None:
+            return ""
+        text = process.stdout.read(limit).decode(errors="replace")
+        process.kill()
+    return text
+
+
+def packages(pid: int) -> dict[str, str]:
+    """Distributions in the environment a process runs in, from what it has imported: name -> version."""
+    roots: set[Path] = set()
+    base = Path(f"/proc/{pid}/root")
+    for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        found = re.search(r"(/\S*/(?:site|dist)-packages)/", line)
+        if found:
+            roots.add(base / found[1].lstrip("/"))
+    out: dict[str, str] = {}
+    for root in roots:
+        for info in root.glob("*.dist-info"):
+            name, _, version = info.name.removesuffix(".dist-info").partition("-")
+            if version:
+                out[re.sub(r"[-_.]+", "-", name).lower()] = version
+    return out
