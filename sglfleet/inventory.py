@@ -8,6 +8,7 @@ inventories that are functions, group data that looks into the inventory) is ask
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ def _group_data_folders(path: Path, root: Path) -> list[Path]:
 
 
 def _mentions_pyinfra(file: Path) -> bool:
-    return b"pyinfra" in file.read_bytes()
+    return bool(re.search(rb"(?m)^\s*(from|import)\s+pyinfra\b", file.read_bytes()))
 
 
 def _execute(file: Path, root: Path) -> dict[str, Any]:
@@ -277,10 +278,15 @@ def _named(host: Any, shown: str) -> tuple[str, dict[str, Any]]:
     return name, data
 
 
-def from_pyinfra(inventory: Any) -> Inventory:
-    """The same from pyinfra's live `Inventory` object."""
-    layers = {name: Layer(f"group {name}", dict(data)) for name, data in inventory.group_data.items()}
-    top = Layer("all", dict(inventory.get_data() or {}))
+def from_pyinfra(inventory: Any, root: Path | None = None) -> Inventory:
+    """The same from pyinfra's live `Inventory` object; `root` is where group_data/ is, to name its files."""
+
+    def origin(group: str) -> str:
+        file = Path("group_data") / f"{group}.py"
+        return str(file) if ((root or Path.cwd()) / file).is_file() else f"group {group}"
+
+    layers = {name: Layer(origin(name), dict(data)) for name, data in inventory.group_data.items()}
+    top = Layer(origin("all"), dict(inventory.get_data() or {}))
     override = inventory.get_override_data()
     last = (Layer(OVERRIDE, dict(override)),) if override else ()
     hosts = {}
@@ -303,7 +309,7 @@ def _ask_pyinfra(inventory: str, root: Path, override: dict[str, Any] | None) ->
         inventory = str(Path(inventory).resolve())  # pyinfra keeps compiled files by the name it is given
     try:
         with ctx_state.use(State()):
-            found = from_pyinfra(make_inventory(inventory, override_data=override, cwd=str(root)))
+            found = from_pyinfra(make_inventory(inventory, override_data=override, cwd=str(root)), root)
     except (PyinfraError, CliError, TypeError, ValueError) as error:
         cause = getattr(error, "exception", error)
         what = f"pyinfra cannot load it: {type(cause).__name__}: {cause}"
