@@ -61,12 +61,15 @@ def render(
     values: Mapping[str, Hidden],
     env: Mapping[str, str] | None = None,
     rank: int = 0,
+    interpreter: str = "",
     notes: tuple[str, ...] = (),
     leak_waived: bool = False,
 ) -> Release:
     """The release. `argv`: effective flags; `packages`: versions judged and there; `env`: on top of the service's."""
     try:
-        return _render(service, facts, judgement, engine, argv, packages, values, env or {}, rank, notes, leak_waived)
+        return _render(
+            service, facts, judgement, engine, argv, packages, values, env or {}, rank, interpreter, notes, leak_waived
+        )
     except ValueError as e:
         raise RenderError(f"{service.service}: {e}") from None
 
@@ -81,6 +84,7 @@ def _render(
     values: Mapping[str, Hidden],
     env: Mapping[str, str],
     rank: int,
+    interpreter: str,
     notes: tuple[str, ...],
     leak_waived: bool,
 ) -> Release:
@@ -92,7 +96,9 @@ def _render(
     url = f"{'https' if 'ssl-certfile' in judgement.args else 'http'}://{_reachable(service.bind)}:{service.port}"
     checks = _checks(service, facts, packages)
     stop = stopping.of(service.engine.sglang)
-    homes = any(p.startswith(("/home/", "/root/", "/run/user/")) for p in (service.model.path, engine.venv))
+    # the interpreter of a venv may lie elsewhere; where nobody could tell, it may be in a home directory
+    places = (service.model.path, engine.venv, interpreter or "/home/")
+    homes = any(p.startswith(("/home/", "/root/", "/run/user/")) for p in places)
 
     def preflight(release: str) -> tuple[str, ...]:
         return (engine.interpreter, "-I", f"{paths.release(name, release)}/preflight.py", *checks)
@@ -110,7 +116,7 @@ def _render(
             mounts=(home, engine.venv, service.model.path),
             burst=BURST,
             start_limit_interval=BURST * (start_timeout + RESTART_SEC) + 60,
-            user=service.user,
+            user=user(service),
             cache=paths.cache(name),
             environment=environment(service, env),
             secrets={item: f"{paths.secrets(name, release)}/{item}" for item in sorted(values)},
@@ -154,7 +160,7 @@ def _render(
         "url": url,
         "port": service.port,
         "secrets": sorted(values),
-        "user": service.user,
+        "user": user(service),
     }
     files = {
         paths.unit(name): unit.encode(),
@@ -172,7 +178,7 @@ def _render(
         secrets=dict(values),
         argv=arguments,
         preflight=preflight(release),
-        user=service.user,
+        user=user(service),
         engine=engine,
         url=url,
         port=service.port,
@@ -180,6 +186,14 @@ def _render(
         stop_timeout=stop_timeout,
         manifest=manifest,
     )
+
+
+def user(service: Service) -> str:
+    """The system user of a service: its own, so that services cannot read each other's memory; 32 letters at most."""
+    if service.user:
+        return service.user
+    name = f"sglang-{service.service}"
+    return name if len(name) <= 32 else f"{name[:25]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def identify(unit: str, digest: str = "") -> str:

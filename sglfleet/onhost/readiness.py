@@ -30,7 +30,7 @@ def main() -> int:
     p.add_argument("--kind", choices=["generate", "encode", "tokens", "pair"], default="generate")
     a = p.parse_args()
     url = urllib.parse.urlsplit(a.url)
-    born, key, began, last = birth(a.pid), credential("api-key"), time.monotonic(), ""
+    born, began, last = birth(a.pid), time.monotonic(), ""
     if not born:
         return fail("the server ended at once: see its lines above")
     while time.monotonic() - began < a.deadline:
@@ -45,9 +45,10 @@ def main() -> int:
             elif a.rank > 0:
                 return done(began, f"rank {a.rank} joined")
             else:
-                ok, last = ask(url, a.kind, key)
-                if ok:
+                ok, last = ask(url, a.kind, credential(a.pid, "api-key"))
+                if ok and healthy(url):
                     return done(began, last)
+                last += "" if not ok else ", /health still says 503"
         except (OSError, http.client.HTTPException) as e:
             last = f"{type(e).__name__}: {e}"
         time.sleep(POLL)
@@ -64,13 +65,19 @@ def fail(text: str) -> int:
     return 1
 
 
-def credential(name: str) -> str:
-    """A secret of this unit, or nothing."""
-    try:
-        with open(os.path.join(os.environ.get("CREDENTIALS_DIRECTORY", "/nonexistent"), name), encoding="utf-8") as f:
-            return f.read()
-    except OSError:
-        return ""
+def credential(pid: int, name: str) -> str:
+    """A secret of this unit, or nothing.
+
+    systemd 252 shows credentials to the main process alone, so it is read where that one sees it.
+    """
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    for path in (f"{folder}/{name}", f"/proc/{pid}/root{folder}/{name}") if folder else ():
+        try:
+            with open(path, encoding="utf-8") as f:
+                return f.read()
+        except OSError:
+            continue
+    return ""
 
 
 # --- whose port is it -----------------------------------------------------------------------------------------------
@@ -155,14 +162,27 @@ def ask(url: urllib.parse.SplitResult, kind: str, key: str) -> tuple[bool, str]:
     return bool(made or count), "{} answered with {}".format(path, "an embedding" if kind == "encode" else "tokens")
 
 
+def healthy(url: urllib.parse.SplitResult) -> bool:
+    """SGLang's own warm-up is over too: until then a router would see the server as bad. It sleeps 1 s to answer."""
+    link = connection(url)
+    try:
+        link.request("GET", "/health")
+        return link.getresponse().status == 200
+    finally:
+        link.close()
+
+
+def connection(url: urllib.parse.SplitResult) -> http.client.HTTPConnection:
+    """To this host's own server, found by its own socket, so there is nothing to verify about a certificate."""
+    if url.scheme != "https":
+        return http.client.HTTPConnection(url.hostname or "", url.port, timeout=REQUEST_TIMEOUT)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(url.hostname or "", url.port, timeout=REQUEST_TIMEOUT, context=trust)
+
+
 def post(url: urllib.parse.SplitResult, path: str, body: dict[str, Any], key: str) -> tuple[int, Any]:
-    link: http.client.HTTPConnection
-    if url.scheme == "https":  # it is this host's own server, found by its own socket: nothing to verify
-        trust = ssl.create_default_context()
-        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
-        link = http.client.HTTPSConnection(url.hostname or "", url.port, timeout=REQUEST_TIMEOUT, context=trust)
-    else:
-        link = http.client.HTTPConnection(url.hostname or "", url.port, timeout=REQUEST_TIMEOUT)
+    link = connection(url)
     headers = {"Content-Type": "application/json"}
     if key:
         headers["Authorization"] = "Bearer " + key
