@@ -20,8 +20,8 @@ from lab.engine import Engine
 from lab.fleet import Lab
 from lab.settings import LabError, Settings, settings
 
-# No deadlines: a busy machine is no fault of the code. The same examples every time, so that a run of the tests says the
-# same twice; HYPOTHESIS_PROFILE=explore looks for new ones.
+# No deadlines: a busy machine is no fault of the code. The same examples every time, so that a run of the tests says
+# the same twice; HYPOTHESIS_PROFILE=explore looks for new ones.
 hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

@@ -85,8 +85,8 @@ def test_same_xml_tags_and_values_as_the_real_tool(tmp_path: Path) -> None:
     differ = {node.tag for node, other in pairs if (node.text or "").strip() != (other.text or "").strip()}
     assert differ <= {
         "timestamp", "serial", "uuid", "pdi", "board_id", "board_part_number", "gpu_part_number", "module_id",
-        "pci_bus", "pci_device", "pci_bus_id", "virtualization_mode", "replay_counter", "tx_util", "rx_util", "gpu_temp",
-        "memory_temp", "average_power_draw", "instant_power_draw", "free", "used",
+        "pci_bus", "pci_device", "pci_bus_id", "virtualization_mode", "replay_counter", "tx_util", "rx_util",
+        "gpu_temp", "memory_temp", "average_power_draw", "instant_power_draw", "free", "used",
     }, differ  # fmt: skip
     assert ours.findtext("gpu/fb_memory_usage/total") == real.findtext("gpu/fb_memory_usage/total") == "143771 MiB"
 
