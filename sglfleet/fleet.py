@@ -106,7 +106,10 @@ def connect(inventory: Inventory, names: Iterable[str] | None = None) -> Iterato
                 **(data.get("ssh_paramiko_connect_kwargs") or {}),
             }
             rows.append((name, data))
-    state = State(PyinfraInventory((rows, {})), Config(CONNECT_TIMEOUT=CONNECT_TIMEOUT))
+    state = State(
+        PyinfraInventory((rows, {})),  # type: ignore[no-untyped-call]
+        Config(CONNECT_TIMEOUT=CONNECT_TIMEOUT),  # type: ignore[no-untyped-call]
+    )
     fleet = Fleet(state, {}, {})
 
     def join(host: Host) -> None:

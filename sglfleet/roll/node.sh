@@ -29,7 +29,7 @@ lock=$base/lock
 
 say() { printf '%s=%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')"; }
 up() { cut -d. -f1 /proc/uptime; }
-boot() { cat /proc/sys/kernel/random/boot_id; }
+boot() { echo "$(cat /proc/sys/kernel/random/boot_id)-$(systemctl show -p UserspaceTimestampMonotonic --value)"; }  # containers share the first half
 field() { [ -f "$1" ] && sed -n "s/^$2=//p" "$1" | head -n1; }        # field FILE KEY
 put() {                                                               # put FILE KEY VALUE: replace one line, atomically
   { [ ! -f "$1" ] || grep -v "^$2=" "$1"; say "$2" "$3"; } > "$1.new" && mv -T "$1.new" "$1"

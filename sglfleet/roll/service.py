@@ -1,0 +1,265 @@
+"""One service's roll, from the first look at its hosts to the last lock given back."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sglfleet.roll import history, lock
+from sglfleet.roll.latch import Latch
+from sglfleet.roll.plan import Node, Plan, Policy, Unit, lines, plan
+from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
+from sglfleet.roll.report import Report
+from sglfleet.roll.target import Target
+from sglfleet.roll.turn import Outcome, Roll, RouterLike, each, nap, take
+
+if TYPE_CHECKING:
+    from gevent import Greenlet
+
+Say = Callable[[str], None]
+
+
+def roll_service(
+    service: str,
+    targets: Mapping[str, Target],
+    remotes: Mapping[str, Remote],
+    policy: Policy,
+    *,
+    out: Mapping[str, str] | None = None,
+    router: RouterLike | None = None,
+    say: Say = print,
+) -> Report:
+    """Bring every host of `targets` (in inventory order) to its target release. `out`: unreachable host -> reason.
+
+    Never raises for what hosts do; the report says it.
+    """
+    began = time.monotonic()
+    report = Report(service, run=uuid.uuid4().hex[:12], out=dict(out or {}))
+    held: dict[str, Remote] = {}
+    keeper: Greenlet | None = None
+    try:
+        found = _look(remotes, report)
+        if not plan(_nodes(targets, found, report.out), policy).batches and not report.out:
+            chosen = plan(_nodes(targets, found, report.out), policy)
+            report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
+            _keep(report, chosen, found)
+            return report
+        found = _lock(service, targets, remotes, report, held)
+        if report.refused:
+            return report
+        found = _settle(found, held, say)
+        chosen = plan(_nodes(targets, found, report.out), policy)
+        report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
+        for text in report.plan:
+            say(text)
+        _keep(report, chosen, found)
+        roll = Roll(
+            service=service,
+            run=report.run,
+            who=history.operator(),
+            policy=policy,
+            targets=dict(targets),
+            remotes=dict(remotes),
+            found=found,
+            latch=Latch(),
+            say=say,
+            router=router,
+        )
+        roll.known = {host: remote.targets() for host, remote in held.items()}
+        keeper = _keep_lock(roll, held)
+        _batches(roll, chosen, report.outcomes)
+        report.closed = "; ".join([roll.latch.reason, *roll.latch.later]) if roll.latch.closed else ""
+        if roll.latch.closed and policy.on_failure == "rollback" and not _fenced(roll):
+            _take_back(roll, report)
+        if chosen.blocked and not roll.latch.closed:
+            report.refused = tuple(
+                f"{' + '.join(unit.hosts)}: not changed, too many nodes are out already: mend those first"
+                for unit in chosen.blocked
+            )
+    finally:
+        if keeper is not None:
+            keeper.kill()
+        _unlock(report.run, held)
+        report.seconds = time.monotonic() - began
+    return report
+
+
+def _look(remotes: Mapping[str, Remote], report: Report) -> dict[str, Probe]:
+    """What every host runs. A host that does not answer is out from here on."""
+
+    def one(host: str) -> Probe | str:
+        try:
+            return remotes[host].probe()
+        except (LostError, RefusedError) as error:
+            return str(error)
+
+    found: dict[str, Probe] = {}
+    for host, answer in each([host for host in remotes if host not in report.out], one).items():
+        if isinstance(answer, Probe):
+            found[host] = answer
+        else:
+            report.out[host] = answer
+    return found
+
+
+def _nodes(targets: Mapping[str, Target], found: Mapping[str, Probe], out: Mapping[str, str]) -> list[Node]:
+    nodes = []
+    for host, target in targets.items():
+        state = found.get(host)
+        reachable = state is not None and host not in out
+        # a turn that was interrupted before its start ended is not a release that runs
+        runs = state.release if state is not None and (state.settled or state.phase == "started") else ""
+        nodes.append(
+            Node(
+                host,
+                target.release,
+                running=runs,
+                serving=state.active if state is not None else False,
+                reachable=reachable,
+                settled=state.settled if state is not None else True,
+                group=target.group,
+                role=target.role,
+                rack=target.rack,
+            )
+        )
+    return nodes
+
+
+def _keep(report: Report, chosen: Plan, found: Mapping[str, Probe]) -> None:
+    for unit in chosen.kept:
+        for host in unit.hosts:
+            report.outcomes[host] = Outcome(host, "kept", found[host].release)
+    for unit in chosen.blocked:
+        for host in unit.hosts:
+            report.outcomes[host] = Outcome(host, "untouched", found[host].release)
+
+
+def _lock(
+    service: str, targets: Mapping[str, Target], remotes: Mapping[str, Remote], report: Report, held: dict[str, Remote]
+) -> dict[str, Probe]:
+    """All locks or none: a second controller must not take turns with the first one on other hosts of the service."""
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    words = [report.run, str(lock.LEASE), history.operator(), since, lock.origin()]
+
+    def one(host: str) -> tuple[bool, Probe | str]:
+        try:
+            taken, state = remotes[host].prepare(words, [targets[host]])
+            if not taken and lock.dead(state.lock):
+                taken, state = remotes[host].prepare([*words, state.lock.get("run", "")], [targets[host]])
+        except LostError as error:
+            return False, str(error)
+        except RefusedError as error:
+            return False, Probe({}, {"error": str(error)})
+        return taken, state
+
+    found: dict[str, Probe] = {}
+    refused = []
+    for host, (taken, state) in each([h for h in targets if h in remotes and h not in report.out], one).items():
+        if taken and isinstance(state, Probe):
+            held[host], found[host] = remotes[host], state
+        elif isinstance(state, str):
+            report.out[host] = state
+        elif "error" in state.lock:
+            refused.append(f"{host}: {state.lock['error']}")
+        else:
+            refused.append(lock.describe(host, state.lock))
+    report.refused = tuple(refused)
+    return found
+
+
+def _settle(found: dict[str, Probe], held: Mapping[str, Remote], say: Say, patience: float = 900.0) -> dict[str, Probe]:
+    """Wait until turns that a killed controller left under way have ended on their own."""
+    end = time.monotonic() + patience
+    for host, state in list(found.items()):
+        if state.busy:
+            say(f"{host}: a turn of a former run is under way, waiting for its end")
+        while state.busy and time.monotonic() < end:
+            nap(1.0)
+            state = held[host].probe()
+        found[host] = state
+    return found
+
+
+def _keep_lock(roll: Roll, held: Mapping[str, Remote]) -> Greenlet:
+    import gevent
+
+    def renew(host: str) -> None:
+        try:
+            output = held[host].node("renew", roll.run)
+        except LostError:
+            return  # its turn finds out, and the lease may well survive
+        if output.code == 75:
+            roll.latch.close(f"{host}: {FENCED}: {output.out.strip().removeprefix('error=')}")
+
+    def loop() -> None:
+        while True:
+            gevent.sleep(lock.RENEW)
+            gevent.joinall([gevent.spawn(renew, host) for host in held])
+
+    return gevent.spawn(loop)
+
+
+FENCED = "the lock was taken over"
+
+
+def _fenced(roll: Roll) -> bool:
+    return any(FENCED in text for text in (roll.latch.reason, *roll.latch.later))
+
+
+def _batches(roll: Roll, chosen: Plan, outcomes: dict[str, Outcome]) -> None:
+    """One batch after another; all units of a batch at once. Stops where the latch closes."""
+    for batch in chosen.batches:
+        if roll.latch.closed:
+            for host in batch.hosts:
+                outcomes[host] = Outcome(host, "untouched", roll.found[host].release)
+            continue
+        units = {unit.hosts[0]: unit for unit in batch.units}
+        done = each(units, lambda head, members=units: _guarded(roll, members[head]))  # type: ignore[misc]
+        for results in done.values():
+            for outcome in results:
+                outcomes[outcome.host] = outcome
+
+
+def _guarded(roll: Roll, unit: Unit) -> list[Outcome]:
+    """A turn. An error of ours, too, must stop the fleet."""
+    try:
+        return take(roll, unit)
+    except Exception as error:
+        roll.latch.close(f"{unit.hosts[0]}: {type(error).__name__}: {error}")
+        raise
+
+
+def _take_back(roll: Roll, report: Report) -> None:
+    """`on_failure: rollback`: the nodes done in this run go back too, the last one first, with the same care."""
+    done = [host for host, outcome in report.outcomes.items() if outcome.result == "accepted"]
+    targets: dict[str, Target] = {}
+    for host in reversed([host for host in roll.targets if host in done]):
+        old = roll.found[host].good
+        if not old or old == roll.targets[host].release:
+            report.outcomes[host].warning = "stays: there is no previous release to go back to"
+            continue
+        targets[host] = replace(roll.target(host, old), host=host, release=old)
+    if not targets:
+        return
+    roll.say(f"{roll.service}: taking back {', '.join(targets)}")
+    found = {host: roll.remotes[host].probe() for host in targets}
+    back = replace(roll, targets={**roll.targets, **targets}, found={**roll.found, **found}, latch=Latch())
+    chosen = plan(_nodes(targets, found, {}), replace(roll.policy, canary=()))
+    _batches(back, chosen, report.rolled_back)
+    if back.latch.closed:
+        report.closed += f"; taking back stopped: {back.latch.reason}"
+
+
+def _unlock(run: str, held: Mapping[str, Remote]) -> None:
+    def one(host: str) -> None:
+        try:
+            held[host].node("unlock", run)
+        except LostError:
+            return  # the lease runs out
+
+    if held:
+        each(held, one)
