@@ -51,7 +51,7 @@ def roll_service(
         found = _lock(service, targets, remotes, report, held)
         if report.refused:
             return report
-        found = _settle(found, held, say)
+        found = _settle(found, held, report, say)
         chosen = plan(_nodes(targets, found, report.out), policy)
         report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
         for text in report.plan:
@@ -171,17 +171,23 @@ def _lock(
     return found
 
 
-def _settle(found: dict[str, Probe], held: Mapping[str, Remote], say: Say, patience: float = 900.0) -> dict[str, Probe]:
+def _settle(
+    found: dict[str, Probe], held: Mapping[str, Remote], report: Report, say: Say, patience: float = 900.0
+) -> dict[str, Probe]:
     """Wait until turns that a killed controller left under way have ended on their own."""
     end = time.monotonic() + patience
-    for host, state in list(found.items()):
+    settled: dict[str, Probe] = {}
+    for host, state in found.items():
         if state.busy:
             say(f"{host}: a turn of a former run is under way, waiting for its end")
-        while state.busy and time.monotonic() < end:
-            nap(1.0)
-            state = held[host].probe()
-        found[host] = state
-    return found
+        try:
+            while state.busy and time.monotonic() < end:
+                nap(1.0)
+                state = held[host].probe()
+            settled[host] = state
+        except (LostError, RefusedError) as error:
+            report.out[host] = str(error)
+    return settled
 
 
 def _keep_lock(roll: Roll, held: Mapping[str, Remote]) -> Greenlet:

@@ -94,6 +94,7 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
     stage = "drain"
     gates: dict[str, Any] = {}
     try:
+        announce(roll, unit, stage)
         out_of_router(roll, unit)
         if unit.action == "gate":
             roll.latch.check()
@@ -106,12 +107,16 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
             stage = "switch"
             each(unit.hosts, lambda host: go(roll, host))
         stage = "start"
+        announce(roll, unit, stage)
         started = each(unit.hosts, lambda host: wait_started(roll, host))
         stage = "gate"
+        announce(roll, unit, stage)
         gates = check(roll, unit, started)
         stage = "soak"
+        announce(roll, unit, stage)
         soak(roll, unit, started)
         stage = "accept"
+        announce(roll, unit, stage)
         seconds = time.monotonic() - began
         each(unit.hosts, lambda host: accept(roll, host, gates, seconds))
     except LatchClosedError as closed:
@@ -136,6 +141,11 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
         )
         outcomes[-1].seconds = seconds
     return outcomes
+
+
+def announce(roll: Roll, unit: Unit, stage: str) -> None:
+    """One line a stage, for whoever watches."""
+    roll.say(f"{' + '.join(unit.hosts)}: {stage}")
 
 
 # --- the steps ------------------------------------------------------------------------------------------------------
@@ -209,7 +219,7 @@ def go(roll: Roll, host: str) -> None:
 
 
 def wait_started(roll: Roll, host: str) -> Probe:
-    """The state of the host once its server is ready. Raises TurnError where it went back, rebooted or took too long."""
+    """The host once its server is ready. Raises TurnError where it went back, rebooted or took too long."""
     target = roll.targets[host]
     end = time.monotonic() + target.stop_timeout + target.start_timeout + 60
     idle = 0

@@ -1,0 +1,32 @@
+"""Drives one roll in a process of its own, so that a test can kill it: JSON on standard input, a report at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+
+def main() -> None:
+    from sglfleet.fleet import connect, patch
+
+    patch()
+    from sglfleet.roll.plan import Policy
+    from sglfleet.roll.remote import Remote
+    from sglfleet.roll.service import roll_service
+    from sglfleet.roll.target import Target
+
+    spec = json.load(sys.stdin)
+    hosts = {name: SimpleNamespace(name=name, data=data) for name, data in spec["hosts"]}
+    policy = Policy(**{k: tuple(v) if isinstance(v, list) else v for k, v in spec["policy"].items()})
+    targets = {name: Target(host=name, service=spec["service"], **fields) for name, fields in spec["targets"].items()}
+    with connect(SimpleNamespace(hosts=hosts)) as fleet:  # type: ignore[arg-type]
+        remotes = {name: Remote(host, spec["service"]) for name, host in fleet.hosts.items()}
+        report = roll_service(spec["service"], targets, remotes, policy, out=fleet.failed)
+        for line in report.lines():
+            print(line)
+        print("REPORT", json.dumps(report.as_json()))
+
+
+if __name__ == "__main__":
+    main()

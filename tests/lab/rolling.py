@@ -1,0 +1,225 @@
+"""Rolling stand-ins over lab hosts: staging them, driving a roll in a process of its own, and reading what was served.
+
+What a node served and when is read from its journal and from its processes, never from the program under test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.fleet import Lab
+
+ROOT = Path(__file__).parents[2]
+SERVICE = "standin"
+UNIT = f"sglang-{SERVICE}.service"
+PORT = 30000
+SERVER = (Path(__file__).parent / "standin_server.py").read_text(encoding="utf-8")
+POLICY = {"max_unavailable": 2, "soak": 1.0, "drain": 5.0, "gate_deadline": 30.0, "lost_after": 8.0}
+
+
+def unit_text(release: str, mode: str, cut: float, start: int) -> str:
+    home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
+    return f"""[Unit]
+Description=stand-in for an SGLang server
+StartLimitIntervalSec=600
+StartLimitBurst=3
+[Service]
+Type=exec
+Environment=SGLFLEET_RELEASE={release}
+ExecStart=/usr/bin/python3 {home}/server.py --port {PORT} --mode {mode} --cut {cut}
+ExecStartPost=/usr/bin/python3 {home}/server.py --wait {PORT}
+Restart=on-failure
+RestartSec=1
+TimeoutStartSec={start}
+TimeoutStopSec=30
+KillMode=mixed
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def stage(lab: Lab, hosts: Sequence[str], release: str, mode: str = "ok", cut: float = 2.0, start: int = 20) -> None:
+    """A release of the stand-in in place, nothing restarted."""
+    for name in hosts:
+        home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
+        unit = shlex.quote(unit_text(release, mode, cut, start))
+        script = f"mkdir -p {home} && cat > {home}/server.py && printf %s {unit} > {home}/{UNIT} && touch {home}/.complete"
+        done = lab.host(name).exec("sh", "-c", script, stdin=SERVER)
+        assert done.returncode == 0, done.stderr
+
+
+def wipe(lab: Lab, hosts: Sequence[str]) -> None:
+    """As if nothing had ever been deployed."""
+    for name in hosts:
+        lab.host(name).exec(
+            "sh",
+            "-c",
+            f"systemctl disable --now {UNIT}; systemctl reset-failed {UNIT};"
+            " systemctl stop 'sglfleet-*.timer' 'sglfleet-*.service';"
+            f" rm -rf /var/lib/sglfleet/{SERVICE} /etc/systemd/system/{UNIT}; systemctl daemon-reload; true",
+        )
+
+
+def host_rows(lab: Lab, hosts: Sequence[str]) -> list[list[Any]]:
+    """Inventory rows for pyinfra."""
+    return [
+        [
+            name,
+            {
+                "ssh_hostname": str(lab.host(name).ip),
+                "ssh_user": "root",
+                "ssh_key": str(lab.key),
+                "ssh_known_hosts_file": str(lab.known_hosts),
+            },
+        ]
+        for name in hosts
+    ]
+
+
+@dataclass
+class Run:
+    """A roll in its own process; `lines` fill while it runs."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("REPORT "):
+                self.report = json.loads(line.removeprefix("REPORT "))
+            else:
+                self.lines.append(line.rstrip("\n"))
+
+    def wait_for(self, pattern: str, timeout: float = 60.0) -> str:
+        """The first line that matches; fails where none comes."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            for line in list(self.lines):
+                if re.search(pattern, line):
+                    return line
+            if self.process.poll() is not None and not self._reader.is_alive():
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"no line like {pattern!r} in {self.lines}")
+
+    def kill(self) -> None:
+        """SIGKILL, as a power cut of the controller."""
+        self.process.kill()
+        self.process.wait()
+
+    def done(self, timeout: float = 240.0) -> dict[str, Any]:
+        """The report, after the end."""
+        self.process.wait(timeout)
+        self._reader.join(10)
+        assert self.report, self.lines
+        return self.report
+
+
+def start(lab: Lab, targets: dict[str, str], policy: dict[str, Any] | None = None, **more: Any) -> Run:
+    """Begin a roll: host -> release, in inventory order. `more`: fields of every target."""
+    spec = {
+        "service": SERVICE,
+        "hosts": host_rows(lab, list(targets)),
+        "targets": {
+            host: {"port": PORT, "release": release, "start_timeout": 20.0, "stop_timeout": 30.0, **more}
+            for host, release in targets.items()
+        },
+        "policy": {**POLICY, **(policy or {})},
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.lab.roll_driver"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(spec))
+    process.stdin.close()
+    return Run(process)
+
+
+def roll(lab: Lab, targets: dict[str, str], policy: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A roll from beginning to end."""
+    return start(lab, targets, policy, **more).done()
+
+
+def serves(lab: Lab, host: str) -> str:
+    """The release whose process answers on the host now, empty where none generates."""
+    script = (
+        f"pid=$(systemctl show -P MainPID {UNIT}); [ $pid -gt 0 ] || exit 1; "
+        'curl -sf -m 5 -o /dev/null -d \'{"text": "x"}\' '
+        f"http://127.0.0.1:{PORT}/generate || exit 1; tr '\\0' '\\n' < /proc/$pid/environ | sed -n s/^SGLFLEET_RELEASE=//p"
+    )
+    return lab.host(host).exec("sh", "-c", script).stdout.strip()
+
+
+def main_pid(lab: Lab, host: str) -> str:
+    return lab.host(host).exec("systemctl", "show", "-P", "MainPID", UNIT).stdout.strip()
+
+
+def outages(lab: Lab, host: str) -> Iterator[tuple[float, float]]:
+    """(from, until) in which the host's server was not up, by the host's journal; the last may be open (inf).
+
+    "Started" and "Stopping" are systemd's own messages; a crash is "Main process exited".
+    """
+    out = (
+        lab.host(host)
+        .exec(
+            "journalctl",
+            "-o",
+            "json",
+            "--no-pager",
+            "-q",
+            "--output-fields=MESSAGE,MESSAGE_ID,_SOURCE_REALTIME_TIMESTAMP",
+            f"UNIT={UNIT}",
+        )
+        .stdout
+    )
+    down: float | None = None
+    up_before = False
+    for text in out.splitlines():
+        row = json.loads(text)
+        when = int(row.get("_SOURCE_REALTIME_TIMESTAMP") or row["__REALTIME_TIMESTAMP"]) / 1e6
+        message = row.get("MESSAGE", "")
+        if message.startswith("Started "):
+            if down is not None:
+                yield down, when
+            down, up_before = None, True
+        elif up_before and down is None and ("Stopping " in message or "Main process exited" in message):
+            down = when
+    if down is not None:
+        yield down, float("inf")
+
+
+def most_out(lab: Lab, hosts: Sequence[str], since: float) -> int:
+    """The largest number of hosts that were out at the same moment since then."""
+    edges: list[tuple[float, int]] = []
+    for host in hosts:
+        for begin, end in outages(lab, host):
+            if end > since:
+                edges += [(max(begin, since), 1), (end, -1)]
+    most = now = 0
+    for _, step in sorted(edges, key=lambda edge: (edge[0], edge[1])):
+        now += step
+        most = max(most, now)
+    return most
