@@ -1,0 +1,123 @@
+"""A launch command as a service file. Pure: the text of the file, and what a person has to look at."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sglfleet.launch.judged import Linted
+from validators import parser
+from validators.knowledge import load_sglang
+from validators.verdict import Decision, Verdict
+
+_SECRETS = ("api-key", "admin-api-key", "ssl-keyfile-password")
+_RANKS = ("nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
+_PLAIN = re.compile(r"[A-Za-z0-9_./@:+-]+")
+_SECRET_ENV = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The file's text, and what it could not carry over."""
+
+    name: str
+    text: str
+    notes: tuple[str, ...]
+
+
+def write(linted: Linted, name: str = "") -> Written:
+    """A service file for the command. What the parser refuses stays, as a comment with its reason."""
+    release = load_sglang(linted.case.sglang)
+    args: dict[str, Any] = {}
+    written_as: dict[str, str] = {}
+    for given in parser.read(release, linted.parsed.args):
+        canonical = given.flag.name if given.flag else given.name
+        args[canonical] = given.value
+        written_as[canonical] = given.name
+    notes: list[str] = []
+    model = str(args.pop("model-path", args.pop("model", "")))
+    if not model.startswith("/"):
+        notes.append(f"model: {model or 'none given'}: a service file names a folder on the host: set its path")
+        model = "/models/" + (model.rsplit("/", 1)[-1] or "MODEL")
+    name = name or _name(str(args.get("served-model-name", "")) or model)
+    secrets = {key: f"{_upper(name)}_{_upper(key)}" for key in _SECRETS if args.pop(key, None) is not None}
+    env = dict(linted.launch.env)
+    for key in [key for key in env if _SECRET_ENV.search(key)]:
+        secrets[key] = key
+        del env[key]
+    for key in secrets:
+        notes.append(f"secrets: {key}: the value is not written down: export {secrets[key]} where you deploy")
+    nodes = [key for key in _RANKS if args.pop(key, None) is not None]
+    if nodes:
+        notes.append(f"nodes: {', '.join(nodes)} follow from a group of hosts: name it in `nodes:`")
+    gpus = linted.case.gpus or _whole(args.get("tp-size")) * _whole(args.get("pp-size"))
+    lines = [
+        f"service: {name}",
+        "engine:",
+        f"  sglang: {_scalar(linted.case.sglang)}",
+        f"model: {_scalar(model)}",
+        f"gpus: [{', '.join(str(i) for i in range(gpus))}]",
+        *_args(args, {v.flag: v for v in linted.judgement.verdicts}, written_as),
+        *_mapping("env", env),
+    ]
+    if secrets:
+        lines += ["secrets:", *(f"  {key}: {{env: {source}}}" for key, source in secrets.items())]
+    return Written(name, "\n".join(lines) + "\n", tuple(notes))
+
+
+def _args(args: dict[str, Any], verdicts: dict[str, Verdict], written_as: dict[str, str]) -> list[str]:
+    if not args:
+        return []
+    out = ["args:"]
+    for flag in sorted(args):
+        verdict = verdicts.get(written_as.get(flag, flag)) or verdicts.get(flag)
+        line = f"{flag}: {_value(args[flag])}"
+        if verdict is not None and verdict.decision is Decision.REFUSE:
+            out.append(f"  # {line}   # refused: {' '.join(verdict.reason.split())}")
+        else:
+            out.append(f"  {line}")
+    return out if any(not line.lstrip().startswith("#") for line in out[1:]) else ["args: {}", *out[1:]]
+
+
+def _mapping(name: str, values: dict[str, str]) -> list[str]:
+    return [f"{name}:", *(f"  {key}: {_quoted(value)}" for key, value in sorted(values.items()))] if values else []
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return str(value) if isinstance(value, int | float) else _scalar(str(value))
+
+
+def _scalar(text: str) -> str:
+    """Plain where YAML reads it back as the same text, else quoted."""
+    import yaml
+
+    if _PLAIN.fullmatch(text) and not text.endswith(":"):
+        try:
+            if yaml.safe_load(text) == text:
+                return text
+        except yaml.YAMLError:
+            pass
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.rsplit("/", 1)[-1].lower()).strip("-")[:40] or "sglang"
+
+
+def _upper(text: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", text.upper())
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 1
