@@ -32,3 +32,22 @@ def fill(name: str, /, **values: Any) -> str:
     """The text of one template. Raises jinja2.UndefinedError when the template wants more than is given."""
     text: str = _environment().get_template(name).render(values)
     return text
+
+
+@cache
+def _pages() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader([str(p) for p in _PLACES if p.is_dir()]),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def page(name: str, /, **values: Any) -> str:
+    """An HTML page: every value is escaped."""
+    text: str = _pages().get_template(name).render(values)
+    return text
