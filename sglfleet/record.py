@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ def text(one: HostClass) -> str:
     plain: dict[str, Any] = one.model_dump(exclude={"name"}, exclude_defaults=True)
     plain["facts"].pop("host", None)
     plain = {"schema_version": SCHEMA_VERSION, "hosts": sorted(one.hosts), "facts": plain["facts"]}
-    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+    spread = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+    # a GPU a line: what changes in a review is then one line too
+    return re.sub(r"\{\s*(\"index\": [^{}]*?)\s*\}", lambda hit: "{" + re.sub(r"\s*\n\s*", " ", hit[1]) + "}", spread)
 
 
 def write(root: Path, classes: Iterable[HostClass]) -> list[str]:
