@@ -63,7 +63,7 @@ class Fleet:
                 return name, HostError(name, str(getattr(error, "reason", "") or error) or type(error).__name__)
 
         results: dict[str, T | HostError] = {}
-        with _bar(progress, len(chosen)) as step:
+        with bar(progress, len(chosen)) as step:
             for name, result in Pool(max(1, min(64, len(chosen)))).imap_unordered(guarded, chosen):
                 results[name] = result
                 step()
@@ -137,7 +137,7 @@ def connect(inventory: Inventory, names: Iterable[str] | None = None) -> Iterato
 
 
 @contextmanager
-def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
+def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
     """A progress bar on a terminal, nothing elsewhere."""
     import sys
 

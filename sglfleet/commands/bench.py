@@ -38,6 +38,48 @@ def command() -> None:
     """
 
 
+@command.command("run", hidden=True)
+@click.argument("inventory")
+@click.argument("service")
+@click.option("--host", "only", multiple=True, help="Measure on these hosts only; by default the first that runs it.")
+@click.option("--repeats", type=click.IntRange(min=1), help="Runs per concurrency; else the service file's.")
+@click.option("--seed", type=int, help="Seed of the first run; by default one that was never used.")
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def run_command(
+    inventory: str,
+    service: str,
+    only: tuple[str, ...],
+    repeats: int | None,
+    seed: int | None,
+    results: Path,
+    form: str,
+) -> None:
+    """Measure SERVICE on hosts of INVENTORY that run it; every valid run is kept under results/."""
+    from sglfleet.verify.measuring import InputProblem, measure_service
+
+    try:
+        runs, problems, failed = measure_service(inventory, service, only, repeats, seed, results)
+    except InputProblem as error:
+        click.echo(str(error), err=True)
+        sys.exit(Exit.BAD_INPUT)
+    from sglfleet.report import effects
+
+    if form == "json":
+        click.echo(json.dumps(effects.runs_json(service, runs, problems), indent=2))
+    else:
+        from rich.console import Console
+
+        if runs:
+            Console().print(effects.runs_table(runs))
+        for where, problem in problems:
+            click.echo(effects.problem_line(where, problem))
+    for line in failed:
+        click.echo(line, err=True)
+    codes = [Exit.HOST_FAILED] * bool(failed) + [Exit.REFUSED] * any(p.fatal for _, p in problems)
+    sys.exit(Exit.worst(codes))
+
+
 @command.command("compare")
 @click.argument("a")
 @click.argument("b")

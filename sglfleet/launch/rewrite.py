@@ -18,7 +18,7 @@ def upgraded(text: str, loaded: Loaded, to: str, renames: Mapping[str, tuple[str
     """
     edits: list[tuple[int, int, str]] = []
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    for path, key, value in _scalars(root, ()):
+    for path, key, value in _scalars(root, ()) if root else ():
         if path == ("engine", "sglang"):
             edits.append((value.start_mark.index, value.end_mark.index, _quoted_as(value, to)))
         if len(path) == 2 and path[0] == "args" and path[1] in renames:

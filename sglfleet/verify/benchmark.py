@@ -21,6 +21,7 @@ from sglfleet.verify.runs import Run
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
 
+    from sglfleet.running import Running
     from validators.service import Benchmark
 
 POLL = 2.0  # s between looks at a benchmark that runs on a host
@@ -54,6 +55,26 @@ class Failure:
 
     run: dict[str, Any]
     reason: str
+
+
+def target(now: Running, host_class: str = "", gpu: str = "") -> Target:
+    """The benchmark's view of a running service. Prefix-cache hits are a fault unless prompts are meant to share."""
+    argv = now.manifest["argv"]
+    return Target(
+        service=now.service,
+        host=now.host,
+        release=now.release,
+        unit=paths.unit(now.service),
+        url=now.url,
+        model=argv[argv.index("--model-path") + 1],
+        python=now.python,
+        user=now.manifest["user"],
+        engine={**now.manifest["packages"], "sglang": now.manifest["sglang"]},
+        gpus=tuple(now.manifest["gpus"]),
+        gpu=gpu,
+        host_class=host_class,
+        key_file=now.key_file,
+    )
 
 
 def prompts(concurrency: int) -> int:

@@ -54,7 +54,9 @@ def stage(lab: Lab, hosts: Sequence[str], release: str, mode: str = "ok", cut: f
     for name in hosts:
         home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
         unit = shlex.quote(unit_text(release, mode, cut, start))
-        script = f"mkdir -p {home} && cat > {home}/server.py && printf %s {unit} > {home}/{UNIT} && touch {home}/.complete"
+        script = (
+            f"mkdir -p {home} && cat > {home}/server.py && printf %s {unit} > {home}/{UNIT} && touch {home}/.complete"
+        )
         done = lab.host(name).exec("sh", "-c", script, stdin=SERVER)
         assert done.returncode == 0, done.stderr
 
