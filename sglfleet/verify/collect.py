@@ -5,17 +5,19 @@ Runs on the host with any Python from 3.10 on, prints one JSON object. Standard 
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sglfleet.verify import process, workload
-from sglfleet.verify.http import Server
-from sglfleet.verify.profile import profile
+from sglfleet.verify.client import Server
+from sglfleet.verify.profiler import profile
 
 SECONDS_READY = 5.0
 
@@ -23,7 +25,8 @@ SECONDS_READY = 5.0
 def collect(spec: dict[str, Any]) -> dict[str, Any]:
     """All layers. What could not be had is named under `gaps`, by layer.
 
-    `spec`: `unit` or `pid` or neither (found by itself), `url`, `port`, `key_file`, `profile`, `requests`, `salt`.
+    `spec`: `service` (one of ours) or `unit` or `pid` or none of them (found by itself); `url`, `port`, `key`, `log`,
+    `profile`, `requests`, `salt`, `local`.
     """
     out: dict[str, Any] = {"gaps": {}, "seconds": {}}
     gaps: dict[str, str] = out["gaps"]
@@ -58,12 +61,13 @@ def collect(spec: dict[str, Any]) -> dict[str, Any]:
 def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
     gaps = out["gaps"]
     pid = spec.get("pid")
-    if spec.get("unit"):
-        out["unit"] = {"name": spec["unit"], **process.unit(spec["unit"])}
+    unit = spec.get("unit") or (f"sglang-{spec['service']}.service" if spec.get("service") else "")
+    if unit:
+        out["unit"] = {"name": unit, **process.unit(unit)}
         pid = int(out["unit"].get("MainPID") or 0)
         if not pid:
             state = out["unit"].get("ActiveState", "unknown")
-            gaps["process"] = f"{spec['unit']} has no main process ({state}): start it, or read its journal"
+            gaps["process"] = f"{unit} has no main process ({state}): start it, or read its journal"
             return
     elif not pid and spec.get("local", True):
         found = process.find(spec.get("port"))
@@ -76,6 +80,11 @@ def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
         return
     out["process"] = process.read(pid)
     out["packages"] = process.packages(pid)
+    release = out["process"]["env"].get("SGLFLEET_RELEASE")
+    if spec.get("service") and release:
+        # what runs, not what the files say: the release is read from the process
+        manifest = Path(f"/var/lib/sglfleet/{spec['service']}/releases/{release}/release.json")
+        out["manifest"] = json.loads(manifest.read_text(encoding="utf-8"))
     if "unit" not in out and (name := process.unit_of(pid)):
         out["unit"] = {"name": name, **process.unit(name)}
     if "unit" not in out and (container := process.container_of(pid)):
@@ -85,6 +94,8 @@ def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
 def _url(spec: dict[str, Any], out: dict[str, Any]) -> str:
     if spec.get("url"):
         return str(spec["url"])
+    if (out.get("manifest") or {}).get("url"):
+        return str(out["manifest"]["url"])
     argv = (out.get("process") or {}).get("argv", [])
     port = str(spec.get("port") or _option(argv, "--port") or 30000)
     host = _option(argv, "--host") or "127.0.0.1"
@@ -105,8 +116,9 @@ def _key(spec: dict[str, Any], out: dict[str, Any]) -> str:
     if spec.get("key"):
         return str(spec["key"])
     try:
-        if spec.get("key_file"):
-            return Path(spec["key_file"]).read_text(encoding="utf-8").strip()
+        if "manifest" in out:
+            file = Path(f"/etc/sglfleet/{spec['service']}/{out['manifest']['release']}/api-key")
+            return file.read_text(encoding="utf-8").strip() if file.exists() else ""
         return process.key_of(out["process"]["pid"]) if "process" in out else ""
     except OSError as error:
         out["gaps"]["key"] = f"the API key could not be read ({error})"
@@ -169,5 +181,6 @@ def _journal(spec: dict[str, Any], out: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Read the request packed beside this module, print the answer."""
-    json.dump(collect(json.loads(sys.argv[1])), sys.stdout)
+    """Read the request from the first argument, print the answer: JSON, packed, on one line of plain letters."""
+    answer = json.dumps(collect(json.loads(sys.argv[1]))).encode()
+    print(base64.b64encode(zlib.compress(answer)).decode())

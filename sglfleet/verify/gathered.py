@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 import re
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,3 +62,14 @@ def _from_journal(responses: dict[str, Any], journal: Journal | None, gaps: dict
         responses["long_prompt_batches"] = math.ceil(length / max(sizes))
     else:
         responses["largest_prefill"] = max(sizes)
+
+
+def unpack(printed: str) -> dict[str, Any]:
+    """What `collect` printed. Raises ValueError where it is not that."""
+    lines = printed.strip().splitlines()
+    if not lines:
+        raise ValueError("nothing was printed")
+    answer = json.loads(zlib.decompress(base64.b64decode(lines[-1], validate=True)))
+    if not isinstance(answer, dict):
+        raise ValueError("not an answer of ours")
+    return answer

@@ -135,7 +135,7 @@ def _build(rows: Iterable[tuple[int | None, str]], main_pid: int | None = None) 
         begun = begun or message.startswith("server_args=")
         rank = _TP.search(found["ranks"])
         lines.append(Line(message, found["time"], int(rank[1]) if rank else None, pid, number, echo, serving))
-        serving = serving or bool(_REQUEST.match(message)) or echo
+        serving = serving or message.startswith(READY) or bool(_REQUEST.match(message)) or echo
     pids = frozenset(line.pid for line in lines if line.pid is not None)
     return Journal(tuple(lines), main_pid, begun, echoes, tuple(stray), "", pids)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,8 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
 _SECRET_FLAGS = ("--api-key", "--admin-api-key", "--ssl-keyfile-password")
 _SERVERS = re.compile(r"sglang(\.launch_server|/launch_server\.py|\S*\s+serve\b)")
 HIDDEN = "<hidden>"
+READY = "The server is fired up and ready to roll!"
+_ROUTINE = re.compile(r"\] (INFO: +\S+ - |(Prefill|Decode) batch)")
 
 
 def read(pid: int) -> dict[str, Any]:
@@ -92,17 +95,30 @@ def find(port: int | None = None) -> list[int]:
     return sorted(pid for pid, parent in found.items() if parent not in found)
 
 
-def journal(invocation: str, limit: int = 64 << 20) -> str:
-    """The journal of one invocation, one JSON object a line; the first `limit` bytes, where starts are told."""
+def journal(invocation: str, limit: int = 12 << 20, recent: int = 600) -> str:
+    """The journal of one invocation, one JSON object a line.
+
+    All of the start is kept. Of what a server writes for every batch and every request afterwards only the `recent`
+    last lines are: they are hundreds of MB a week, and those of our own requests are the last. `limit`: bytes.
+    """
     fields = "MESSAGE,_PID,_SYSTEMD_INVOCATION_ID,INVOCATION_ID,__REALTIME_TIMESTAMP"
     command = ["journalctl", "-o", "json", f"--output-fields={fields}", "--no-pager", "-a"]
     both = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
     with subprocess.Popen([*command, *both], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        if process.stdout is None:
-            return ""
-        text = process.stdout.read(limit).decode(errors="replace")
-        process.kill()
-    return text
+        kept: list[str] = []
+        routine: collections.deque[str] = collections.deque(maxlen=recent)
+        size = 0
+        ready = False
+        for raw in process.stdout or ():
+            line = raw.decode(errors="replace")
+            if ready and _ROUTINE.search(line):
+                routine.append(line)
+                continue
+            ready = ready or READY in line
+            size += len(line)
+            if size < limit:
+                kept.append(line)
+    return "".join([*kept, *routine])
 
 
 def packages(pid: int) -> dict[str, str]:

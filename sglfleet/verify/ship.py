@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-MODULES = ("http", "trace", "workload", "profile", "process", "collect")
+MODULES = ("client", "trace", "workload", "profiler", "process", "collect")
 
 
 def bundle(modules: tuple[str, ...] = MODULES, entry: str = "collect") -> bytes:

@@ -12,7 +12,7 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from sglfleet.verify.http import Answer, Server
+from sglfleet.verify.client import Answer, Server
 
 LOW, HIGH = 10, 900  # token ids that every real vocabulary has, and that are no special tokens of ours
 LONGEST = 32768  # longest prompt sent, tokens

@@ -26,7 +26,7 @@ from sglfleet import nvidia
 from sglfleet.verify import ship
 from sglfleet.verify.correctness import compare
 from sglfleet.verify.findings import Proof, prove
-from sglfleet.verify.gathered import seen
+from sglfleet.verify.gathered import seen, unpack
 from sglfleet.verify.probe import disagreements
 from sglfleet.verify.trace import Trace
 from tests.gpu import scenarios, servers
@@ -86,7 +86,7 @@ class Chain:
     def facts(self) -> None:
         collector = HERE.parents[1] / "sglfleet" / "collector.py"
         text = subprocess.run(
-            [sys.executable, collector], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, collector, "{}"], capture_output=True, text=True, timeout=60, check=False
         ).stdout
         told = json.loads(text.splitlines()[-1])
         self.kept["facts_raw"] = told
@@ -123,7 +123,8 @@ class Chain:
         for name in names:
             spec = {"argv": ["--model-path", MODEL, *self.argv(name)], "sms": ["8.9", "9.0", "10.0", "12.0"]}
             spec["sms"] = spec["sms"] if name == names[0] else []
-            script = HERE.parents[1] / "sglfleet" / "verify" / "ask_engine.py"
+            script = self.logs / "ask.pyz"
+            script.write_bytes(ship.bundle(("ask_engine",), "ask_engine"))
             children[name] = subprocess.Popen(
                 [sys.executable, script, json.dumps(spec)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
@@ -174,7 +175,7 @@ class Chain:
             got = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=150, check=False)
             if got.returncode or not got.stdout:
                 raise RuntimeError(got.stderr[-2000:])
-            raw = json.loads(got.stdout)
+            raw = unpack(got.stdout)
             raw["log"] = raw.get("log", "")[:400000]
             self.raw[s.name] = raw
             alive = running.server.ask("/health_generate", timeout=30).status

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sglfleet.verify.http import Server
+from sglfleet.verify.client import Server
 
 
 @dataclass

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sglfleet.verify.http import Server
+from sglfleet.verify.client import Server
 from sglfleet.verify.trace import reduce
 from sglfleet.verify.workload import load
 
