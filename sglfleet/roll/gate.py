@@ -19,7 +19,9 @@ NEW_TOKENS = 24
 SUBJECTS = ("rivers", "bridges", "glaciers", "harbours", "orchards", "railways", "lanterns", "quarries")
 
 
-def call(job: dict[str, Any], path: str, body: Any = None, timeout: float = 30.0) -> tuple[int, str]:
+def call(
+    job: dict[str, Any], path: str, body: Any = None, timeout: float = 30.0, method: str | None = None
+) -> tuple[int, str]:
     """(status, text) of one request; status 0 where there was no answer."""
     headers = {"Content-Type": "application/json"}
     try:
@@ -27,7 +29,7 @@ def call(job: dict[str, Any], path: str, body: Any = None, timeout: float = 30.0
             with open(job["key_file"], encoding="utf-8") as file:  # noqa: PTH123  (this file stands alone)
                 headers["Authorization"] = "Bearer " + file.read().strip()
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(job["url"] + path, data=data, headers=headers)  # noqa: S310
+        request = urllib.request.Request(job["url"] + path, data=data, headers=headers, method=method)  # noqa: S310
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with direct.open(request, timeout=timeout) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
@@ -145,7 +147,15 @@ def gate(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    print(json.dumps({"running": running(job)} if job.get("what") == "running" else gate(job)))
+    what = job.get("what", "gate")
+    if what == "running":
+        answer: dict[str, Any] = {"running": running(job)}
+    elif what == "http":
+        status, text = call(job, job["path"], job.get("body"), job.get("timeout", 15.0), job.get("method"))
+        answer = {"status": status, "text": text}
+    else:
+        answer = gate(job)
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

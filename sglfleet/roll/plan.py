@@ -37,6 +37,7 @@ class Node:
     reachable: bool = True
     settled: bool = True  # False: a turn was begun here and nobody accepted or undid it
     group: str = ""  # hosts of one multi-node group change together
+    rank: int = 0  # in the group; the first rank is the one that answers
     role: str = ""  # "", "prefill", "decode"
     rack: str = ""
 
@@ -123,7 +124,7 @@ def units_of(nodes: Sequence[Node]) -> list[Unit]:
     groups: dict[str, list[Node]] = {}
     for node in nodes:
         groups.setdefault(f"group {node.group}" if node.group else f"host {node.host}", []).append(node)
-    return [Unit(tuple(members)) for members in groups.values()]
+    return [Unit(tuple(sorted(members, key=lambda node: node.rank))) for members in groups.values()]
 
 
 def plan(nodes: Sequence[Node], policy: Policy) -> Plan:

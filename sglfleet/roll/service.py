@@ -122,6 +122,7 @@ def _nodes(targets: Mapping[str, Target], found: Mapping[str, Probe], out: Mappi
                 reachable=reachable,
                 settled=state.settled if state is not None else True,
                 group=target.group,
+                rank=target.rank,
                 role=target.role,
                 rack=target.rack,
             )

@@ -1,0 +1,246 @@
+"""The SGLang router as a unit of its own, and its worker list kept right while nodes change.
+
+Adding and removing a worker only queues the work (202), so every call here waits until the list shows it: a roll that
+goes on too early leaves the router without a worker for a second. Seen with sglang-router 0.3.2: requests that run on
+a removed worker, streams too, end undisturbed.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import PurePosixPath
+from typing import Any
+
+from sglfleet.roll.remote import LostError, RefusedError, Remote
+from sglfleet.roll.turn import RouterError, nap
+
+VERSION = "0.3.2"  # the release all of this was run with
+POLICIES = ("random", "round_robin", "cache_aware", "power_of_two", "manual")
+LISTED = 60.0  # s until a change must show in the list
+READY = 60.0  # s until a started router must answer
+ROOT = "/opt/sglfleet/routers"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """`router` in a host's or group's data."""
+
+    service: str
+    port: int = 30000
+    host: str = "0.0.0.0"  # noqa: S104 - clients come from elsewhere
+    policy: str = "cache_aware"
+    version: str = VERSION
+    venv: str = "managed"  # or a path on the host
+    index_url: str = ""
+    prometheus_port: int = 29000
+    stop_timeout: int = 600  # s, the longest request a stop waits for
+
+    @property
+    def unit(self) -> str:
+        return f"sglang-router-{self.service}.service"
+
+    @property
+    def home(self) -> str:
+        return f"{ROOT}/{self.version}" if self.venv == "managed" else self.venv
+
+    @property
+    def workers_file(self) -> str:
+        return f"/etc/sglfleet/router-{self.service}/workers"
+
+
+def parse(data: Mapping[str, Any], where: str) -> Spec:
+    """The spec of a host's data. Raises ValueError with every mistake, one a line."""
+    known = {item.name: item for item in fields(Spec)}
+    wrong = [f"{where}: router has no key {key!r}: take one of {', '.join(known)}" for key in data if key not in known]
+    if not isinstance(data.get("service"), str):
+        wrong.append(f"{where}: router names no service: add service: NAME")
+    for key in ("port", "prometheus_port", "stop_timeout"):
+        if not isinstance(data.get(key, 1), int) or not 0 < data.get(key, 1) < 65536:
+            wrong.append(f"{where}: router {key} {data[key]!r} is no number from 1 to 65535: correct it")
+    if data.get("policy", "random") not in POLICIES:
+        wrong.append(f"{where}: router policy {data['policy']!r} is unknown: take one of {', '.join(POLICIES)}")
+    venv = data.get("venv", "managed")
+    if venv != "managed" and not (isinstance(venv, str) and PurePosixPath(venv).is_absolute()):
+        wrong.append(f"{where}: router venv {venv!r}: give an absolute path or managed")
+    if wrong:
+        raise ValueError("\n".join(sorted(wrong)))
+    return Spec(**dict(data))
+
+
+def unit_text(spec: Spec) -> str:
+    """The unit, pure."""
+    from sglfleet import templates
+
+    argv = [f"{spec.home}/bin/python", "-m", "sglang_router.launch_router"]
+    argv += ["--host", spec.host, "--port", str(spec.port), "--prometheus-port", str(spec.prometheus_port)]
+    argv += ["--policy", spec.policy, "--worker-startup-check-interval", "1"]
+    argv += ["--shutdown-grace-period-secs", str(spec.stop_timeout)]
+    return templates.fill(
+        "sglang-router.service.j2",
+        service=spec.service,
+        argv=argv,
+        workers_file=spec.workers_file,
+        stop_timeout=spec.stop_timeout,
+    )
+
+
+def workers_line(urls: Iterable[str]) -> str:
+    """Content of the worker file: an EnvironmentFile."""
+    listed = " ".join(sorted(urls))
+    return f'WORKERS="--worker-urls {listed}"\n' if listed else 'WORKERS=""\n'
+
+
+_DEPLOY = """\
+set -eu
+umask 022
+unit=$1 home=$2 version=$3 managed=$4 index=$5
+have() { [ -x "$home/bin/python" ] && "$home/bin/python" -c 'import importlib.metadata as m; print(m.version("sglang-router"))' 2>/dev/null; }
+if [ "$(have)" != "$version" ]; then
+  [ "$managed" = yes ] || { echo "router: $home has sglang-router $(have), not $version: install it there or take venv: managed" >&2; exit 1; }
+  rm -rf "$home.new"
+  mkdir -p "$(dirname "$home")"
+  if command -v uv >/dev/null; then
+    uv venv -q "$home.new" && uv pip install -q -p "$home.new/bin/python" ${index:+--index-url "$index"} "sglang-router==$version"
+  else
+    python3 -m venv "$home.new" && "$home.new/bin/python" -m pip install -q ${index:+--index-url "$index"} "sglang-router==$version"
+  fi
+  rm -rf "$home"; mv -T "$home.new" "$home"
+fi
+file=/etc/systemd/system/$unit
+base64 -d > "$file.new"
+changed=no
+if cmp -s "$file.new" "$file"; then rm "$file.new"; else mv -T "$file.new" "$file"; systemctl daemon-reload; changed=yes; fi
+systemctl is-enabled --quiet "$unit" || systemctl enable --quiet "$unit"
+if [ "$changed" = yes ]; then systemctl restart "$unit"; elif ! systemctl is-active --quiet "$unit"; then systemctl reset-failed "$unit" 2>/dev/null || true; systemctl start "$unit"; fi
+echo "changed=$changed"
+"""
+
+
+def deploy(remote: Remote, spec: Spec) -> bool:
+    """Install, write the unit, start. True where the unit changed (and the router restarted). Raises RouterError."""
+    import base64
+
+    words = [spec.unit, spec.home, spec.version, "yes" if spec.venv == "managed" else "no", spec.index_url]
+    script = f"set -- {' '.join(shlex.quote(word) for word in words)}\n{_DEPLOY}"
+    try:
+        output = remote.sh(script, stdin=base64.encodebytes(unit_text(spec).encode()).decode(), timeout=600.0)
+    except LostError as error:
+        raise RouterError(f"{remote.name}: {error}") from None
+    if not output.ok:
+        said = (output.err or output.out).strip().splitlines()
+        raise RouterError(f"{remote.name}: {said[-1] if said else 'the router could not be deployed'}")
+    Router(remote, spec).wait_ready()
+    return "changed=yes" in output.out
+
+
+@dataclass
+class Router:
+    """A running router, asked on its own host through the connection that exists."""
+
+    remote: Remote
+    spec: Spec
+    say: Callable[[str], None] = print
+    must_stay: int = 1  # healthy workers that a removal has to leave; 0 for a service of one node
+    _turnstile: Any = field(default=None, repr=False)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The list, as the router tells it. Raises RouterError."""
+        status, text = self._call("GET", "/workers")
+        if status != 200:
+            raise RouterError(
+                f"router on {self.remote.name}: GET /workers answered {status or 'nothing'}: {text[:200]}"
+            )
+        try:
+            return [dict(row) for row in json.loads(text)["workers"]]
+        except (ValueError, KeyError, TypeError):
+            raise RouterError(f"router on {self.remote.name}: GET /workers: unreadable: {text[:200]}") from None
+
+    def remove(self, url: str) -> None:
+        """Out of the list. Raises RouterError where no healthy worker would be left: better late than zero."""
+        with self._one_at_a_time():
+            rows = self.workers()
+            mine = [row for row in rows if row.get("url") == url]
+            if not mine:
+                return
+            others = [row for row in rows if row.get("url") != url and row.get("is_healthy")]
+            if len(others) < self.must_stay:
+                raise RouterError(f"router on {self.remote.name}: without {url} no healthy worker would be left")
+            for row in mine:
+                self._call("DELETE", f"/workers/{row['id']}")
+            self._until(lambda rows: all(row.get("url") != url for row in rows), f"{url} is still listed")
+            self._write()
+
+    def add(self, url: str) -> None:
+        """Into the list, and healthy there."""
+        with self._one_at_a_time():
+            if not any(row.get("url") == url for row in self.workers()):
+                status, text = self._call("POST", "/workers", {"url": url})
+                if status not in (200, 201, 202):
+                    raise RouterError(f"router on {self.remote.name}: POST /workers answered {status}: {text[:200]}")
+            self._until(
+                lambda rows: any(row.get("url") == url and row.get("is_healthy") for row in rows),
+                f"{url} is not listed as healthy",
+            )
+            self._write()
+
+    def keep(self, urls: Iterable[str]) -> list[str]:
+        """Exactly these workers: the missing ones first, so that the list is never empty. Returns what was changed."""
+        wanted = list(dict.fromkeys(urls))
+        rows = self.workers()
+        listed = {str(row.get("url")) for row in rows}
+        healthy = {str(row.get("url")) for row in rows if row.get("is_healthy")}
+        changes = []
+        for url in wanted:
+            if url not in healthy:
+                self.add(url)
+                changes.append(f"added {url}")
+        for url in sorted(listed - set(wanted)):
+            self.remove(url)
+            changes.append(f"removed {url}")
+        return changes
+
+    def wait_ready(self) -> None:
+        """Until the router answers at all; that needs no worker."""
+        end = time.monotonic() + READY
+        while self._call("GET", "/workers")[0] != 200:
+            if time.monotonic() > end:
+                raise RouterError(f"router on {self.remote.name}: does not answer {READY:.0f} s after its start")
+            nap(0.5)
+
+    def _until(self, shown: Callable[[list[dict[str, Any]]], bool], otherwise: str) -> None:
+        end = time.monotonic() + LISTED
+        while not shown(self.workers()):
+            if time.monotonic() > end:
+                raise RouterError(f"router on {self.remote.name}: {otherwise} after {LISTED:.0f} s")
+            nap(0.2)
+
+    def _write(self) -> None:
+        """Remember the list for a restart of the router. Failing that is no reason to stop a roll."""
+        line = workers_line(str(row.get("url")) for row in self.workers())
+        file = shlex.quote(self.spec.workers_file)
+        try:
+            self.remote.sh(
+                f'mkdir -p "$(dirname {file})" && printf %s {shlex.quote(line)} > {file}.new && mv -T {file}.new {file}'
+            )
+        except LostError as error:
+            self.say(f"router on {self.remote.name}: the worker list could not be remembered: {error}")
+
+    def _call(self, method: str, path: str, body: Any = None) -> tuple[int, str]:
+        host = "127.0.0.1" if self.spec.host == "0.0.0.0" else self.spec.host  # noqa: S104
+        job = {"what": "http", "url": f"http://{host}:{self.spec.port}", "method": method, "path": path, "body": body}
+        try:
+            answer = self.remote.ask(job, timeout=30.0)
+        except (LostError, RefusedError) as error:
+            raise RouterError(f"router on {self.remote.name}: {error}") from None
+        return int(answer.get("status") or 0), str(answer.get("text") or answer.get("error") or "")
+
+    def _one_at_a_time(self) -> Any:
+        from gevent.lock import BoundedSemaphore
+
+        if self._turnstile is None:
+            self._turnstile = BoundedSemaphore(1)
+        return self._turnstile
