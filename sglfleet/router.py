@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import Any
 
-from sglfleet.roll.remote import LostError, RefusedError, Remote
+from sglfleet.roll.remote import LostError, RefusedError, Remote, text
 from sglfleet.roll.turn import RouterError, nap
 
 VERSION = "0.3.2"  # the release all of this was run with
@@ -94,45 +94,19 @@ def workers_line(urls: Iterable[str]) -> str:
     return f'WORKERS="--worker-urls {listed}"\n' if listed else 'WORKERS=""\n'
 
 
-_DEPLOY = """\
-set -eu
-umask 022
-unit=$1 home=$2 version=$3 managed=$4 index=$5
-have() { [ -x "$home/bin/python" ] && "$home/bin/python" -c 'import importlib.metadata as m; print(m.version("sglang-router"))' 2>/dev/null; }
-if [ "$(have)" != "$version" ]; then
-  [ "$managed" = yes ] || { echo "router: $home has sglang-router $(have), not $version: install it there or take venv: managed" >&2; exit 1; }
-  rm -rf "$home.new"
-  mkdir -p "$(dirname "$home")"
-  if command -v uv >/dev/null; then
-    uv venv -q "$home.new" && uv pip install -q -p "$home.new/bin/python" ${index:+--index-url "$index"} "sglang-router==$version"
-  else
-    python3 -m venv "$home.new" && "$home.new/bin/python" -m pip install -q ${index:+--index-url "$index"} "sglang-router==$version"
-  fi
-  rm -rf "$home"; mv -T "$home.new" "$home"
-fi
-file=/etc/systemd/system/$unit
-base64 -d > "$file.new"
-changed=no
-if cmp -s "$file.new" "$file"; then rm "$file.new"; else mv -T "$file.new" "$file"; systemctl daemon-reload; changed=yes; fi
-systemctl is-enabled --quiet "$unit" || systemctl enable --quiet "$unit"
-if [ "$changed" = yes ]; then systemctl restart "$unit"; elif ! systemctl is-active --quiet "$unit"; then systemctl reset-failed "$unit" 2>/dev/null || true; systemctl start "$unit"; fi
-echo "changed=$changed"
-"""
-
-
 def deploy(remote: Remote, spec: Spec) -> bool:
     """Install, write the unit, start. True where the unit changed (and the router restarted). Raises RouterError."""
     import base64
 
     words = [spec.unit, spec.home, spec.version, "yes" if spec.venv == "managed" else "no", spec.index_url]
-    script = f"set -- {' '.join(shlex.quote(word) for word in words)}\n{_DEPLOY}"
+    script = f"set -- {' '.join(shlex.quote(word) for word in words)}\n{text('router.sh')}"
     try:
         output = remote.sh(script, stdin=base64.encodebytes(unit_text(spec).encode()).decode(), timeout=600.0)
     except LostError as error:
         raise RouterError(f"{remote.name}: {error}") from None
     if not output.ok:
-        said = (output.err or output.out).strip().splitlines()
-        raise RouterError(f"{remote.name}: {said[-1] if said else 'the router could not be deployed'}")
+        last = (output.err or output.out).strip().splitlines()
+        raise RouterError(f"{remote.name}: {last[-1] if last else 'the router could not be deployed'}")
     Router(remote, spec).wait_ready()
     return "changed=yes" in output.out
 
@@ -149,15 +123,15 @@ class Router:
 
     def workers(self) -> list[dict[str, Any]]:
         """The list, as the router tells it. Raises RouterError."""
-        status, text = self._call("GET", "/workers")
+        status, said = self._call("GET", "/workers")
         if status != 200:
             raise RouterError(
-                f"router on {self.remote.name}: GET /workers answered {status or 'nothing'}: {text[:200]}"
+                f"router on {self.remote.name}: GET /workers answered {status or 'nothing'}: {said[:200]}"
             )
         try:
-            return [dict(row) for row in json.loads(text)["workers"]]
+            return [dict(row) for row in json.loads(said)["workers"]]
         except (ValueError, KeyError, TypeError):
-            raise RouterError(f"router on {self.remote.name}: GET /workers: unreadable: {text[:200]}") from None
+            raise RouterError(f"router on {self.remote.name}: GET /workers: unreadable: {said[:200]}") from None
 
     def remove(self, url: str) -> None:
         """Out of the list. Raises RouterError where no healthy worker would be left: better late than zero."""
@@ -178,9 +152,9 @@ class Router:
         """Into the list, and healthy there."""
         with self._one_at_a_time():
             if not any(row.get("url") == url for row in self.workers()):
-                status, text = self._call("POST", "/workers", {"url": url})
+                status, said = self._call("POST", "/workers", {"url": url})
                 if status not in (200, 201, 202):
-                    raise RouterError(f"router on {self.remote.name}: POST /workers answered {status}: {text[:200]}")
+                    raise RouterError(f"router on {self.remote.name}: POST /workers answered {status}: {said[:200]}")
             self._until(
                 lambda rows: any(row.get("url") == url and row.get("is_healthy") for row in rows),
                 f"{url} is not listed as healthy",

@@ -99,12 +99,12 @@ class Probe:
         return self.release or self.current
 
 
-def parse(text: str) -> Probe:
+def parse(answer: str) -> Probe:
     """key=value lines to a Probe."""
     values: dict[str, str] = {}
     lock: dict[str, str] = {}
     turn: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in answer.splitlines():
         key, found, value = line.partition("=")
         if not found:
             continue
@@ -118,12 +118,13 @@ def parse(text: str) -> Probe:
 
 
 @cache
-def _text(name: str) -> str:
+def text(name: str) -> str:
+    """A script that lies beside this module."""
     return files("sglfleet.roll").joinpath(name).read_text(encoding="utf-8")
 
 
-def _b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+def _b64(content: str) -> str:
+    return base64.b64encode(content.encode()).decode()
 
 
 @dataclass
@@ -167,7 +168,7 @@ class Remote:
     def probe(self, timeout: float = 20.0) -> Probe:
         """What is there now. Needs nothing on the host."""
         words = f"probe {shlex.quote(self.service)}"
-        output = self.sh(f"sh -c {shlex.quote(_text('node.sh'))} node.sh {words}", timeout=timeout)
+        output = self.sh(f"sh -c {shlex.quote(text('node.sh'))} node.sh {words}", timeout=timeout)
         if not output.ok and not output.out:
             raise RefusedError(output.err.strip() or "the probe failed")
         return parse(output.out)
@@ -179,8 +180,8 @@ class Remote:
         """
         put = ["set -eu; umask 077; d=/var/lib/sglfleet/" + shlex.quote(self.service) + '/.roll; mkdir -p "$d/targets"']
         put.append('put() { printf %s "$2" | base64 -d > "$1.new"; mv -T "$1.new" "$1"; }')
-        for name, text in (("node.sh", _text("node.sh")), ("switch.sh", switch.TEXT)):
-            put.append(f'put "$d/{name}" {_b64(text)}')
+        for name, content in (("node.sh", text("node.sh")), ("switch.sh", switch.TEXT)):
+            put.append(f'put "$d/{name}" {_b64(content)}')
         put += [f'put "$d/targets/{target.release}" {_b64(target.dump() + chr(10))}' for target in targets]
         words = " ".join(shlex.quote(word) for word in (self.service, *lock_words))
         put.append(f'sh "$d/node.sh" lock {words}')
@@ -212,7 +213,7 @@ class Remote:
         """Run `gate.py` on the host with whatever Python is there; the first JSON object it prints."""
         python = "p=$(command -v python3 || ls /opt/sglfleet/engines/*/bin/python 2>/dev/null | head -n1)"
         script = f'{python}; [ -n "$p" ] || {{ echo "no python3 on this host" >&2; exit 69; }}; exec "$p" - '
-        output = self.sh(script + shlex.quote(json.dumps(job)), stdin=_text("gate.py"), timeout=timeout)
+        output = self.sh(script + shlex.quote(json.dumps(job)), stdin=text("gate.py"), timeout=timeout)
         for line in output.out.splitlines():
             if line.startswith("{"):
                 return dict(json.loads(line))

@@ -33,6 +33,19 @@ class Report:
         )
 
     @property
+    def failures(self) -> dict[str, str]:
+        """Hosts that do not serve what they were to, with the reason."""
+        text = dict(self.out)
+        for host, outcome in self.outcomes.items():
+            if host in self.rolled_back:
+                text[host] = f"taken back to its previous release: {self.closed}"
+            elif outcome.reason:
+                text[host] = f"{outcome.stage}: {outcome.reason}"
+            elif outcome.result == "untouched":
+                text[host] = f"not changed: {self.closed or '; '.join(self.refused)}"
+        return text
+
+    @property
     def exit(self) -> Exit:
         if self.closed or self.refused or self.out:
             return Exit.HOST_FAILED

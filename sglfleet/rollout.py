@@ -1,0 +1,166 @@
+"""The front of rolling restarts: what deploy.py, `sglfleet rollback` and `sglfleet resume` call.
+
+Inside pyinfra one operation drives everything: the first host that gets to it calls `roll`, which takes all services
+over all hosts in the order of the inventory; the others wait for their own result. pyinfra's own `--serial`, `_serial`
+and `--no-wait` are no rolling restart (they go on after a failed host, or hide the failure): `mode_problem` refuses them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglfleet.exits import Exit
+from sglfleet.roll.plan import Node, Policy, lines, plan
+from sglfleet.roll.report import Report
+from sglfleet.roll.target import Target
+
+if TYPE_CHECKING:
+    from pyinfra.api.host import Host
+    from pyinfra.api.state import State
+
+    from sglfleet.planning import Job
+    from sglfleet.roll.remote import Remote
+    from sglfleet.router import Router
+    from validators.service import Rollout
+
+Say = Callable[[str], None]
+STOP_DRAINS = 60.0  # s; without a router requests never end, so after this the stop drains those that run
+
+
+def policy_of(rollout: Rollout, order: Sequence[str], *, routed: bool) -> Policy:
+    """`rollout:` of a service file as a policy; `canary: 2` means the first two hosts of `order`."""
+    canary = rollout.canary
+    names = tuple(order[:canary]) if isinstance(canary, int) else tuple(canary or ())
+    return Policy(
+        canary=names,
+        max_unavailable=rollout.max_unavailable,
+        soak=rollout.soak,
+        on_failure=rollout.on_failure,
+        drain=rollout.drain_timeout if routed else min(STOP_DRAINS, rollout.drain_timeout),
+        gate_deadline=max(300.0, rollout.drain_timeout),
+    )
+
+
+def target_of(job: Job, host: Host) -> Target:
+    """A job's target. The API key stays where it is, on the host."""
+    service, release = job.service, job.release
+    address = host.data.get("service_address") or host.data.get("ssh_hostname") or host.name
+    role = str(service.args.get("disaggregation-mode") or "")
+    return Target(
+        host=job.host,
+        service=release.service,
+        release=release.id,
+        port=release.port,
+        url=release.url,
+        public_url=f"http://{address}:{release.port}",
+        start_timeout=float(release.start_timeout),
+        stop_timeout=float(release.stop_timeout),
+        key_file=job.key_file,
+        rank=job.placement.rank,
+        group=service.nodes.group if service.nodes else "",
+        role=role if role in ("prefill", "decode") else "",
+        rack=str(host.data.get("rack") or ""),
+        kept=service.rollout.keep,
+        args={name: value for name, value in service.args.items() if isinstance(value, str | int | float | bool)},
+        verdicts=tuple(f"{v.flag}: {v.outcome.value}, {v.decision.value}" for v in job.judgement.verdicts),
+    )
+
+
+def preview(service: str, nodes: Sequence[Node], rollout: Rollout) -> list[str]:
+    """The plan as `--dry` shows it, from facts alone."""
+    policy = policy_of(rollout, [node.host for node in nodes], routed=False)
+    return lines(service, plan(nodes, policy), {node.host: node.target for node in nodes})
+
+
+def mode_problem(argv: Sequence[str]) -> str:
+    """Why this pyinfra command line cannot roll; empty where it can."""
+    for flag, why in (
+        ("--serial", "goes on with the next host after a failed one"),
+        ("--no-wait", "hides failed hosts behind exit code 0"),
+    ):
+        if flag in argv:
+            return f"pyinfra {flag}: it {why}: run without it, the roll keeps its own order and stops by itself"
+    return ""
+
+
+def roll(
+    state: State,
+    jobs: Sequence[Job],
+    *,
+    absent: Mapping[str, Mapping[str, str]] | None = None,
+    say: Say | None = None,
+) -> list[Report]:
+    """Roll every service of `jobs`, one after another; hosts that run the right release already count and are kept.
+
+    `absent`: service -> host -> why nothing can be done there (cannot be reached, staging failed). Hosts are taken in the
+    order of the inventory, whatever the order of `jobs`. Raises RuntimeError, before anything is touched, where pyinfra
+    was called in a way that cannot roll.
+    """
+    from sglfleet.fleet import keep_alive
+    from sglfleet.roll.remote import Remote
+    from sglfleet.roll.report import Report
+    from sglfleet.roll.service import roll_service
+    from sglfleet.roll.turn import RouterError
+
+    if problem := mode_problem(sys.argv):
+        raise RuntimeError(problem)
+    tell = say or _tell
+    reports: list[Report] = []
+    hosts = {str(host.name): host for host in state.inventory}
+    for service in dict.fromkeys(job.release.service for job in jobs):
+        mine = {job.host: job for job in jobs if job.release.service == service}
+        out = dict((absent or {}).get(service, {}))
+        targets: dict[str, Target] = {}
+        remotes: dict[str, Remote] = {}
+        for name, host in hosts.items():
+            if name in mine:
+                targets[name] = target_of(mine[name], host)
+            elif name in out:
+                targets[name] = Target(name, service, "", 0)
+            if name in mine and name not in out:
+                keep_alive(host)
+                remotes[name] = Remote(host, service)
+        rollout = next(iter(mine.values())).service.rollout
+        try:
+            router = _router(state.inventory, service, tell, len(targets))
+        except (RouterError, ValueError) as error:
+            reports.append(Report(service, refused=tuple(str(error).splitlines())))
+        else:
+            policy = policy_of(rollout, list(targets), routed=router is not None)
+            reports.append(roll_service(service, targets, remotes, policy, out=out, router=router, say=tell))
+        for line in reports[-1].lines():
+            tell(line)
+    return reports
+
+
+def exit_of(reports: Sequence[Report]) -> Exit:
+    """The code of several reports."""
+    return Exit.worst(report.exit for report in reports)
+
+
+def _router(inventory: Any, service: str, say: Say, nodes: int) -> Router | None:
+    """The router of a service, deployed and answering; None where the inventory has none."""
+    from sglfleet import router as routers
+    from sglfleet.roll.remote import Remote
+    from sglfleet.roll.turn import RouterError
+
+    for host in inventory:
+        data = host.data.get("router")
+        if not data or data.get("service") != service:
+            continue
+        spec = routers.parse(data, host.name)
+        if not host.connected:
+            raise RouterError(f"router on {host.name}: the host cannot be reached: nothing of {service} is touched")
+        remote = Remote(host, service)
+        if routers.deploy(remote, spec):
+            say(f"router on {host.name}: unit written, restarted")
+        return routers.Router(remote, spec, say, must_stay=1 if nodes > 1 else 0)
+    return None
+
+
+def _tell(text: str) -> None:
+    import click
+
+    click.echo(text, err=True)
