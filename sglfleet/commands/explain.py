@@ -56,11 +56,13 @@ def command(
     hardware, wrong = read_hardware(sm, gpu, gpus, interconnect or "")
     name, equals, value = flag.lstrip("-").partition("=")
     tokens = (f"--{name}", *([value] if equals else []), *others)
+    given = read_config(config, wrong)
+    one = None
     try:
-        one = lint(Launch("command", tokens), sglang, hardware, arch=arch, config=read_config(config, wrong))
+        one = None if wrong else lint(Launch("command", tokens), sglang, hardware, arch=arch, config=given)
     except UnknownReleaseError as error:
         wrong.append(str(error))
-    if wrong:
+    if one is None or wrong:
         click.echo("\n".join(wrong), err=True)
         sys.exit(Exit.BAD_INPUT)
     verdicts = [v for v in one.judgement.verdicts if v.flag == name or (v.automatic and name in v.flag)]

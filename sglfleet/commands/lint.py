@@ -60,7 +60,7 @@ def command(
     hardware, told = read_hardware(sm, gpu, gpus, interconnect or "")
     wrong += told
     linted: list[Linted] = []
-    for launch in found:
+    for launch in found if not told else ():
         release = sglang or launch.sglang
         if not release:
             wrong.append(f"{launch.where}: no release is named: add --sglang, such as --sglang 0.5.23")

@@ -1,0 +1,66 @@
+"""A launch command becomes a service file that loads, and nothing secret is written down."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from sglfleet.commands.import_ import command
+from validators.load import load
+
+COMMAND = (
+    "NCCL_P2P_LEVEL=SYS HF_TOKEN=hf_secret sglang serve /models/Qwen3.5-122B-A10B --tp 4 --mem-frac 0.9 "
+    '--api-key verysecret --speculative-algorithm EAGLE --nonsense 3 --json-model-override-args \'{"a": "b c"}\''
+)
+
+
+def call(*args: str):
+    return CliRunner().invoke(command, list(args))
+
+
+def test_the_file_loads_and_says_the_same():
+    out = call("--sglang", "0.5.23", COMMAND)
+    assert out.exit_code == 0, out.output
+    service = load(out.output, "x.yaml").service
+    assert service is not None
+    assert (service.service, service.engine.sglang, service.gpus) == ("qwen3-5-122b-a10b", "0.5.23", (0, 1, 2, 3))
+    assert service.args["tp-size"] == 4
+    assert service.args["mem-fraction-static"] == 0.9
+    assert service.args["json-model-override-args"] == '{"a": "b c"}'
+    assert service.env == {"NCCL_P2P_LEVEL": "SYS"}
+    assert set(service.secrets) == {"api-key", "HF_TOKEN"}
+    assert "nonsense" not in service.args
+
+
+def test_what_is_refused_stays_as_a_comment_with_its_reason():
+    out = call("--sglang", "0.5.23", COMMAND)
+    (line,) = [line for line in out.output.splitlines() if "nonsense" in line]
+    assert line.startswith("  # nonsense: ")
+    assert "unknown to 0.5.23" in line
+
+
+def test_secrets_are_not_written_down():
+    out = call("--sglang", "0.5.23", COMMAND)
+    assert "verysecret" not in out.output
+    assert "hf_secret" not in out.output
+
+
+def test_several_servers_become_several_files(tmp_path):
+    script = tmp_path / "two.sh"
+    script.write_text("sglang serve /models/a --port 1 &\nsglang serve /models/b --port 2 &\n")
+    out = call("--sglang", "0.5.23", str(script), "-o", str(tmp_path / "services"))
+    assert out.exit_code == 0, out.output
+    assert sorted(p.name for p in (tmp_path / "services").iterdir()) == ["a.yaml", "b.yaml"]
+    again = call("--sglang", "0.5.23", str(script), "-o", str(tmp_path / "services"))
+    assert again.exit_code == 2
+    assert "exists" in again.output
+
+
+@pytest.mark.parametrize("value", ["on", "1:30", "0x10", "null", "a: b", "- x", "#x", "'", "%h", "ä\tb", "1e3", "~"])
+def test_any_text_value_survives(value):
+    from shlex import quote
+
+    out = call("--sglang", "0.5.23", f"sglang serve /models/m --served-model-name m --chat-template {quote(value)}")
+    assert out.exit_code == 0, out.output
+    assert yaml.safe_load(out.output)["args"]["chat-template"] == value

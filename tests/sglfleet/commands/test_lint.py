@@ -1,0 +1,96 @@
+"""`sglfleet lint` as people meet it: one line, on a laptop."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sglfleet.commands.lint import command
+
+SEED = "sglang serve /m --tp 4 --enable-flashinfer-allreduce-fusion --enable-fused-moe-sum-all-reduce"
+
+
+def call(*args: str, stdin: str = ""):
+    return CliRunner().invoke(command, list(args), input=stdin)
+
+
+def test_a_flag_of_a_newer_release_is_told_with_its_release():
+    out = call("--sglang", "0.5.9", "--gpu", "rtx-pro-6000 x4", SEED)
+    assert out.exit_code == 1
+    assert "enable-fused-moe-sum-all-reduce" in out.output
+    assert "is not in 0.5.9 yet: it came with 0.5." in out.output
+
+
+def test_an_ambiguous_abbreviation_names_both():
+    out = call("--sglang", "0.5.23", "--sm", "9.0", "sglang serve /m --cuda-graph-max-bs 8")
+    assert out.exit_code == 1
+    assert "--cuda-graph-max-bs-decode, --cuda-graph-max-bs-prefill" in out.output
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--tp", "--tp needs a value"),
+        ("--trust-remote-code yes", "'yes' belongs to no flag"),
+        ("--disable-radix-cache=true", "takes no value"),
+        ("--resoning-parser glm45", "did you mean --reasoning-parser"),
+        ("--kv-cache-dtype fp9", "does not take"),
+        ("--tp four", "needs a whole number"),
+    ],
+)
+def test_what_the_parser_refuses(flags, says):
+    out = call("--sglang", "0.5.23", "--sm", "9.0", f"sglang serve /m {flags}")
+    assert out.exit_code == 1, out.output
+    assert says in out.output
+
+
+def test_a_plain_command_has_nothing_to_say():
+    out = call("--sglang", "0.5.23", "--sm", "9.0", "sglang serve /m --tp-size 1 --mem-fraction-static 0.9")
+    assert out.exit_code == 0
+    assert out.output.count("\n") == 1
+    assert "active" in out.output
+
+
+def test_files_standard_input_and_images(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("docker run lmsysorg/sglang:v0.5.9 python -m sglang.launch_server --model-path /m --nonsense\n")
+    for out in (call("--sm", "9.0", str(script)), call("--sm", "9.0", "-", stdin=script.read_text())):
+        assert out.exit_code == 1
+        assert "SGLang 0.5.9 on SM 9.0" in out.output
+        assert "nonsense" in out.output
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--sm", "9.0", "sglang serve /m"), "no release is named"),
+        (("--sglang", "0.5.23", "sglang serve /m"), "no GPU is named"),
+        (("--sglang", "0.5.23", "--sm", "blackwell", "sglang serve /m"), "no compute capability"),
+        (("--sglang", "0.5.23", "--gpu", "mi300x", "sglang serve /m"), "an unknown GPU"),
+        (("--sglang", "0.5.99", "--sm", "9.0", "sglang serve /m"), "sglfleet knowledge add 0.5.99"),
+        (("--sglang", "0.5.23", "--sm", "9.0", "nowhere.sh"), "no such file"),
+        (("--sglang", "0.5.23", "--sm", "9.0", "vllm serve /m"), "no SGLang launch command"),
+    ],
+)
+def test_bad_input_exits_2_and_says_what_to_do(args, says):
+    out = call(*args)
+    assert out.exit_code == 2, out.output
+    assert says in out.output
+    assert "Traceback" not in out.output
+
+
+def test_json_has_everything():
+    out = call("--sglang", "0.5.9", "--sm", "12.0", "--format", "json", "sglang serve /m --tp 2 --nonsense")
+    document = json.loads(out.stdout)
+    (launch,) = document["launches"]
+    assert (document["schema_version"], launch["decision"], launch["sglang"]) == (1, "refuse", "0.5.9")
+    assert launch["abbreviated"] == {"tp": "--tp-size"}
+
+
+def test_the_engines_yaml_reader_is_warned_of(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("model-path: /m\ntp-size: 1\nlora-strict-loading: false\n")
+    out = call("--sglang", "0.5.23", "--sm", "9.0", str(config))
+    assert "lora-strict-loading: the engine's own YAML reader does not take" in out.output
