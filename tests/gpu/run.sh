@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh one|two SECONDS : the whole chain on a machine with one or two NVIDIA cards and nothing else installed but torch.
-# Wants the engine as .sglb/bundle.tar.xz, kernel caches as .sgl/jit/jit_*.tgz and the models as .sgl/model/ (both folders
+# Wants the engine as .sglb/bundle.tar.xz, kernel caches as .sgl/jit/jit_*.tar.xz (or .tgz) and the models as .sgl/model/ (both folders
 # ignored by git). Evidence goes to $OUT: evidence.json.gz, logs.tgz, bench.jsonl, chain.log.
 set -u
 which=${1:?one or two}; seconds=${2:-540}; out=${OUT:?where the evidence goes}
@@ -16,9 +16,13 @@ PY
 rm -rf /tmp/model; cp -r .sgl/model /tmp/model
 python3 -m compileall -q -j 16 /tmp/site >/dev/null 2>&1
 mkdir -p ~/.cache ~/.triton /tmp/prom
-for f in tvm fi; do [ -f ".sgl/jit/jit_$f.tgz" ] && tar xzf ".sgl/jit/jit_$f.tgz" -C ~/.cache; done
-[ -f .sgl/jit/jit_triton.tgz ] && tar xzf .sgl/jit/jit_triton.tgz -C ~/.triton
-[ -f .sgl/jit/jit_ind.tgz ] && tar xzf .sgl/jit/jit_ind.tgz -C /tmp
+python3 - <<'PY'
+import os, pathlib, tarfile
+places = {"tvm": "~/.cache", "fi": "~/.cache", "triton": "~/.triton", "ind": "/tmp"}
+for packed in sorted(pathlib.Path(".sgl/jit").glob("jit_*.t*")):
+    place = places[packed.name.split("_")[1].split(".")[0]]
+    tarfile.open(packed).extractall(os.path.expanduser(place), filter="fully_trusted")
+PY
 export PYTHONPATH=/tmp/site:$PWD HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 PROMETHEUS_MULTIPROC_DIR=
 unset PROMETHEUS_MULTIPROC_DIR
 CUDA_HOME=${CUDA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")}; export CUDA_HOME
