@@ -32,8 +32,29 @@ class Known:
     said: tuple[str, ...] = ()  # where record and declaration disagree
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One service on hosts that are alike, judged once."""
+
+    placements: tuple[Placement, ...]
+    facts: HostFacts
+    judgement: Judgement
+
+
+Ready = tuple["Checker", Inventory, Intents, dict[str, Known]]
+
+
 def check(inventory: str, today: date, *, strict: bool = False, root: Path | None = None) -> Report:
     """Everything there is to say about an inventory. Bad input ends up in `problems`, never as an exception."""
+    ready = prepare(inventory, today, strict=strict, root=root)
+    if isinstance(ready, Report):
+        return ready
+    checker, hosts, found, known = ready
+    return checker.run(hosts, found, known)
+
+
+def prepare(inventory: str, today: date, *, strict: bool = False, root: Path | None = None) -> Report | Ready:
+    """Everything read, nothing judged yet; a report where that is impossible."""
     root = root or project_root(inventory)
     try:
         hosts = read_inventory(inventory, root)
@@ -41,7 +62,7 @@ def check(inventory: str, today: date, *, strict: bool = False, root: Path | Non
         known = facts_of(hosts, record.load(root))
     except InputError as error:
         return Report(inventory, 0, 0, problems=error.problems, strict=strict)
-    return Checker(inventory, root, today, strict).run(hosts, found, known)
+    return Checker(inventory, root, today, strict), hosts, found, known
 
 
 def facts_of(hosts: Inventory, classes: list[HostClass]) -> dict[str, Known]:
@@ -85,6 +106,8 @@ class Checker:
         self.notes: set[Problem] = set()
         self.configs: dict[str, Any] = {}
         self.causes: dict[Cause, list[str]] = {}
+        self.judged: list[Group] = []
+        self.decided: dict[tuple[str, str], str] = {}  # (host, service) -> decision
 
     def run(self, hosts: Inventory, found: Intents, known: dict[str, Known]) -> Report:
         groups: dict[tuple[int, str, int], list[Placement]] = {}
@@ -134,6 +157,7 @@ class Checker:
         name = first.service.service
         names = [placement.host.name for placement in group]
         judgement = self.judge(first, known.facts, self.today, self.config(first))
+        self.judged.append(Group(tuple(group), known.facts, judgement))
         decision = judgement.decision
         for verdict in judgement.verdicts:
             if cause := cause_of(first, verdict):
@@ -148,6 +172,7 @@ class Checker:
             refused = (host, name) in clashing
             word = Overall.REFUSE.value if refused else decision.value
             pairs[host, name] = Pair(host, name, word, judgement.argv)
+            self.decided[host, name] = word
 
     def add(self, cause: Cause, hosts: list[str]) -> None:
         self.causes.setdefault(cause, []).extend(hosts)

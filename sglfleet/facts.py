@@ -23,12 +23,14 @@ SCHEMA_VERSION = 1
 
 def wanted(placements: Iterable[Placement]) -> dict[str, Any]:
     """What the collector is asked for one host: its services, ports, venvs and models."""
+    from sglfleet.render import user
+
     services = [placement.service for placement in placements]
     return {
         "services": sorted({service.service for service in services}),
         "ports": sorted({service.port for service in services}),
         "venvs": sorted({service.engine.venv for service in services if service.engine.venv != "managed"}),
-        "models": [{"path": path, "user": user} for path, user in sorted({(s.model.path, s.user) for s in services})],
+        "models": [{"path": path, "user": user} for path, user in sorted({(s.model.path, user(s)) for s in services})],
     }
 
 

@@ -61,8 +61,8 @@ def _model(service: Service, state: HostState) -> Iterator[Finding]:
         shown = ", ".join(model.missing[:3]) + (f" and {len(model.missing) - 3} more" if len(model.missing) > 3 else "")
         yield Finding("refuse", "model", f"{model.path} is not complete: {shown}", "copy the missing files")
     if model.unreadable:
-        todo = f"let user {service.user} read it (chmod -R a+rX)"
-        yield Finding("refuse", "model", f"user {service.user} cannot read {model.unreadable}", todo)
+        todo = "let the service's user read it (chmod -R a+rX)"
+        yield Finding("refuse", "model", f"the service's user cannot read {model.unreadable}", todo)
 
 
 def _disk(state: HostState) -> Iterator[Finding]:

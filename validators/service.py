@@ -188,7 +188,7 @@ class Service(Part):
     rollout: Rollout = Rollout()
     verify: Verify = Verify()
     nodes: Nodes | None = None
-    user: User = Field(default="sglang", description="The system user that the server runs as.")
+    user: User | None = Field(default=None, description="The system user of the server; by default one of its own.")
 
     @field_validator("model", mode="before")
     @classmethod

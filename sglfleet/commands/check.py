@@ -32,11 +32,13 @@ def command(inventory: str, form: str, base: str | None, strict: bool, output: s
     from sglfleet.guard import check_validators
 
     check_validators()
-    report = check(inventory, date.today(), strict=strict)
+    today = date.today()  # a waiver's date is a local day
     if base:
-        from sglfleet.changing import against
+        from sglfleet.changing import check_against
 
-        report = against(report, base)
+        report = check_against(inventory, base, today, strict=strict)
+    else:
+        report = check(inventory, today, strict=strict)
     text: str = importlib.import_module(f"sglfleet.report.{_MODULES.get(form, form)}").render(report)
     if output:
         with open(output, "w", encoding="utf-8") as stream:  # noqa: PTH123

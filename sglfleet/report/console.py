@@ -45,10 +45,10 @@ def _lines(report: Report, width: int) -> Iterator[str]:
         yield ""
         yield from map(str, report.notes)
     if report.change is not None:
-        from sglfleet.report import change
+        from sglfleet.report.change import lines as changed
 
         yield ""
-        yield from change.lines(report.change)
+        yield from changed(report.change)
     yield ""
     yield _last(report)
 

@@ -43,9 +43,9 @@ def plain(report: Report) -> dict[str, Any]:
         ],
     }
     if report.change is not None:
-        from sglfleet.report import change
+        from sglfleet.report.change import plain as changed
 
-        found["change"] = change.plain(report.change)
+        found["change"] = changed(report.change)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sglfleet.report.escape import code, esc
 from sglfleet.report.model import Cause, Report, counted, named
 
 LIMIT = 60_000
@@ -21,9 +22,9 @@ def render(report: Report) -> str:
             "",
         ]
     if report.change is not None:
-        from sglfleet.report import change
+        from sglfleet.report.change import markdown as changed
 
-        parts += [*change.markdown(report.change), ""]
+        parts += [*changed(report.change), ""]
     if report.summaries:
         parts += [
             "| service | engine | hosts | accepted | downgraded | warnings | refused |",
@@ -48,22 +49,6 @@ def cut(text: str) -> str:
     if len(re.findall(r"(?m)^\s*```", kept)) % 2:
         kept += "\n```"
     return kept + "\n\n… cut here; the whole text is in the job's log.\n"
-
-
-def esc(text: str) -> str:
-    """Text in which nothing is markup, no one is mentioned and no table cell ends."""
-    text = re.sub(r"\s+", " ", text)
-    text = text.replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", text).replace("@", "@\u200b")
-
-
-def code(text: str) -> str:
-    """A code span that its content cannot leave."""
-    text = re.sub(r"\s+", " ", text).replace("|", "\\|")
-    runs = [len(run) for run in re.findall(r"`+", text)]
-    fence = "`" * (max(runs, default=0) + 1)
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 def _says(what: str, todo: str) -> str:
