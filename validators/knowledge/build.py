@@ -19,6 +19,9 @@ from validators.knowledge.model import (
 )
 
 Row = dict[str, Any]
+OWN = frozenset(
+    ("format", "subject", "release", "extractor", "artifact", "python", "pins", "flags", "fields", "env", "places")
+)  # keys of a SGLang file that are not the gate extractor's
 
 
 def sglang(raw: Row) -> Sglang:
@@ -32,10 +35,7 @@ def sglang(raw: Row) -> Sglang:
         pins={row["name"]: Pin(row["name"], row.get("specifier", ""), row.get("extra", "")) for row in raw["pins"]},
         env={row["name"]: _env(row, places) for row in raw["env"]},
         fields=raw["fields"],
-        predicates=raw.get("predicates"),
-        sites=raw.get("sites"),
-        automatic=raw.get("automatic"),
-        logs=raw.get("logs"),
+        gates={key: value for key, value in raw.items() if key not in OWN},
     )
 
 
@@ -75,6 +75,8 @@ def _place(row: Row, places: list[list[str]]) -> Place:
 def _flag(row: Row, places: list[list[str]]) -> Flag:
     choices = row.get("choices")
     kind = row.get("kind", "value")
+    action = row.get("action", "store" if kind == "value" else "store_true")
+    switch = action == "store_true"
     dest = row.get("dest", row["name"].replace("-", "_"))
     return Flag(
         name=row["name"],
@@ -84,12 +86,12 @@ def _flag(row: Row, places: list[list[str]]) -> Flag:
         kind=kind,
         type=row.get("type", "str" if kind == "value" else "bool"),
         converter=row.get("converter", "str" if kind == "value" else ""),
-        nargs=row.get("nargs"),
+        nargs=row.get("nargs", None if kind == "value" else 0),
         choices=None if choices is None else tuple(choices),
-        default=row.get("default"),
-        const=row.get("const"),
+        default=row.get("default", False if switch else None),
+        const=row.get("const", True if switch else None),
         required=row.get("required", False),
-        action=row.get("action", "store" if kind == "value" else "store_true"),
+        action=action,
         deprecated=row.get("deprecated", ""),
         replacement=row.get("replacement", ""),
         refused=row.get("refused", ""),

@@ -113,7 +113,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Sglang:
-    """One SGLang release. `predicates`, `sites`, `automatic`, `logs` are plain JSON, written by the gate extractor."""
+    """One SGLang release. `gates` is plain JSON as the gate extractor writes it; the properties name its parts."""
 
     version: str
     artifact: Artifact
@@ -122,11 +122,28 @@ class Sglang:
     flags: Mapping[str, Flag]  # canonical name -> flag, in the parser's order
     pins: Mapping[str, Pin]  # normalized name -> requirement
     env: Mapping[str, EnvVar]
-    predicates: Json
-    sites: Json
-    automatic: Json
-    logs: Json
+    gates: Mapping[str, Json]  # predicates, sites, named, tables, min_capability, automatic, logs
     fields: Mapping[str, Any] = field(default_factory=dict)  # ServerArgs fields with no flag -> default
+
+    @property
+    def predicates(self) -> Json:
+        return self.gates.get("predicates", [])
+
+    @property
+    def sites(self) -> Json:
+        return self.gates.get("sites", [])
+
+    @property
+    def named(self) -> Json:
+        return self.gates.get("named", [])
+
+    @property
+    def automatic(self) -> Json:
+        return self.gates.get("automatic", [])
+
+    @property
+    def logs(self) -> Json:
+        return self.gates.get("logs", [])
 
     @cached_property
     def _by_spelling(self) -> dict[str, Flag]:

@@ -1,0 +1,45 @@
+"""One artifact to one knowledge file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sglfleet.extract import env, flags, pins
+from sglfleet.extract.document import Places, flag_row, placed
+from sglfleet.extract.interpret import Interpreter
+from sglfleet.extract.scope import Scopes
+from sglfleet.extract.tree import SourceTree
+from validators.knowledge.loader import FORMAT
+
+EXTRACTOR = "1"  # raised whenever the same artifact gives other rows
+Document = dict[str, Any]
+Gates = Callable[[SourceTree, str], Document]
+
+
+def sglang(tree: SourceTree, gates: Gates) -> Document:
+    """Everything that is known of one SGLang release; `gates` adds its own keys. Raises ExtractError."""
+    interpreter = Interpreter(Scopes(tree))
+    options, fields = flags.flags(interpreter)
+    places = Places()
+    python, requirements = pins.pins(tree)
+    return {
+        **head("sglang", tree),
+        "python": python,
+        "pins": [{k: v for k, v in row.items() if v} for row in requirements],
+        "flags": [flag_row(row, places) for row in options],
+        "fields": fields,
+        "env": [placed(row, places) for row in env.variables(interpreter)],
+        "places": places.rows(),
+        **gates(tree, tree.version),
+    }
+
+
+def head(subject: str, tree: SourceTree) -> Document:
+    return {
+        "format": FORMAT,
+        "subject": subject,
+        "release": tree.version,
+        "extractor": EXTRACTOR,
+        "artifact": {"name": tree.name, "file": tree.file, "sha256": tree.sha256},
+    }
