@@ -61,12 +61,7 @@ def run(host: Host, script: str, *, stdin: str = "", timeout: float = 60, check:
             **{"_timeout": timeout, **({"_stdin": stdin} if stdin else {})},
         )
     except (TimeoutError, OSError, EOFError, SSHException) as e:
-        text = (
-            f"no answer in {timeout:.0f} s"
-            if isinstance(e, TimeoutError)
-            else f"connection lost: {e or type(e).__name__}"
-        )
-        raise HostFailed(host.name, text) from None
+        raise HostFailed(host.name, _lost(e, timeout)) from None
     out = [secrets.mask(str(line)) for line in lines.stdout_lines]
     err = [secrets.mask(str(line)) for line in lines.stderr_lines]
     if host.state.print_output:
@@ -78,6 +73,26 @@ def run(host: Host, script: str, *, stdin: str = "", timeout: float = 60, check:
     if check and code:
         raise HostFailed(host.name, _reason(result), f"{result.out}\n{result.err}".strip())
     return result
+
+
+def raw(host: Host, command: str, timeout: float) -> list[str]:
+    """Run one shell command as the connection's own user; its standard output. Raises HostFailed when the host is lost."""
+    from paramiko import SSHException
+    from pyinfra.api.command import StringCommand
+
+    try:
+        _, lines = host.run_shell_command(
+            StringCommand(command), print_input=host.state.print_fact_input, print_output=False, _timeout=timeout
+        )
+    except (TimeoutError, OSError, EOFError, SSHException) as e:
+        raise HostFailed(host.name, _lost(e, timeout)) from None
+    return [str(line) for line in lines.stdout_lines]
+
+
+def _lost(e: BaseException, timeout: float) -> str:
+    return (
+        f"no answer in {timeout:.0f} s" if isinstance(e, TimeoutError) else f"connection lost: {e or type(e).__name__}"
+    )
 
 
 def _reason(result: Output) -> str:

@@ -1,0 +1,256 @@
+"""From intent and facts to what has to change on every host. No effects: nothing is changed before this is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from sglfleet import engine as engines
+from sglfleet import gate, paths, secrets, surroundings
+from sglfleet.checking import Checker, Known
+from sglfleet.intent import Intents, Placement
+from sglfleet.inventory import Inventory
+from sglfleet.render import Release, RenderError, render
+from sglfleet.report.model import Report
+from sglfleet.surroundings import Remark
+from validators.facts import HostFacts
+from validators.service import Service
+from validators.state import Collected, HostState
+from validators.verdict import Judgement
+
+
+@dataclass(frozen=True)
+class Job:
+    """One service on one host: the release it is to run, and what is to be done for it."""
+
+    placement: Placement
+    judgement: Judgement
+    release: Release
+    why: str  # why it changes; "" where the right release runs and is in place
+    running: str | None  # release of the running process
+    previous: str | None  # `current` on the host
+    install: bool  # the engine has to be installed first
+    key_file: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> str:
+        return self.placement.host.name
+
+    @property
+    def service(self) -> Service:
+        return self.placement.service
+
+
+@dataclass
+class Plan:
+    """Everything that was found out before anything is changed."""
+
+    report: Report
+    jobs: tuple[Job, ...] = ()
+    refusals: tuple[str, ...] = ()  # beyond the verdicts: `host: what: todo`
+    remarks: tuple[str, ...] = ()
+    leftovers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # host -> services
+    failed: dict[str, str] = field(default_factory=dict)  # host -> reason it dropped out
+
+    def of(self, host: str) -> tuple[Job, ...]:
+        return tuple(job for job in self.jobs if job.host == host)
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.refusals) or any(cause.level == "error" for cause in self.report.causes)
+
+
+def make(
+    inventory: Inventory,
+    found: Intents,
+    collected: Mapping[str, Collected],
+    values: Mapping[str, Mapping[str, secrets.Hidden]],
+    *,
+    name: str,
+    root: Path,
+    today: date,
+) -> Plan:
+    """The plan. `collected`: hosts that answered; `values`: service -> its secrets."""
+    live = tuple(p for p in found.placements if p.host.name in collected)
+    facts = {p.host.name: collected[p.host.name] for p in live}
+    judged = _Judged(facts, today)
+    hosts = Inventory({n: inventory.hosts[n] for n in collected}, inventory.groups)
+    known = {n: Known(c.facts, judged.label(n)) for n, c in collected.items()}
+    conflicts = tuple(c for c in found.conflicts if c.host in collected)
+    narrowed = Intents(live, found.problems, found.notes, conflicts, found.services)
+    report = Checker(name, root, today, False, judged.judge).run(hosts, narrowed, known)
+    plan = Plan(report)
+    refusals, remarks = _around(live, collected)
+    for service in {p.service.service: p.service for p in live}.values():
+        refusals += secrets.leaks(service, today)
+    for host, answer in collected.items():
+        wanted = {p.service.service for p in live if p.host.name == host}
+        if left := surroundings.leftovers(wanted, answer.state):
+            plan.leftovers[host] = tuple(left)
+    plan.refusals, plan.remarks = tuple(sorted(set(refusals))), tuple(dict.fromkeys(remarks))
+    if not plan.refused:
+        try:
+            plan.jobs = tuple(
+                _job(p, facts[p.host.name], judged.of(p), values.get(p.service.service, {}), today) for p in live
+            )
+        except RenderError as e:
+            plan.refusals = (*plan.refusals, str(e))
+    return plan
+
+
+def _around(live: tuple[Placement, ...], collected: Mapping[str, Collected]) -> tuple[list[str], list[str]]:
+    refusals: list[str] = []
+    said: list[str] = []
+
+    def say(host: str, remark: Remark) -> None:
+        (refusals if remark.refused else said).append(f"{host}: {remark.what}: {remark.todo}")
+
+    for p in live:
+        answer = collected[p.host.name]
+        for remark in surroundings.remarks(p.service, answer.facts, answer.state):
+            say(p.host.name, remark)
+    for host, answer in collected.items():
+        for remark in surroundings.foreign(answer.state):
+            say(host, remark)
+        if answer.error:
+            refusals.append(f"{host}: {answer.error}: look at the host")
+    return refusals, said
+
+
+class _Judged:
+    """Judges each service once for every kind of host, and remembers."""
+
+    def __init__(self, facts: Mapping[str, Collected], today: date) -> None:
+        self.facts, self.today = facts, today
+        self.done: dict[tuple[int, str, int], Judgement] = {}
+
+    def label(self, host: str) -> str:
+        """Hosts with one label are alike to the judge."""
+        answer = self.facts.get(host)
+        if answer is None:
+            return ""
+        configs = {model.path: model.config for model in answer.state.models}
+        return answer.facts.model_copy(update={"host": ""}).model_dump_json() + json.dumps(configs, sort_keys=True)
+
+    def judge(self, p: Placement, facts: HostFacts, today: date, config: Mapping[str, Any] | None) -> Judgement:
+        answer = self.facts[p.host.name]
+        model = answer.state.model(p.service.model.path)
+        read = model.config if model and model.config is not None else config
+        judgement = gate.judge(p, as_pinned(p, facts), today, read)
+        self.done[self._key(p)] = judgement
+        return judgement
+
+    def of(self, p: Placement) -> Judgement:
+        return self.done[self._key(p)]
+
+    def _key(self, p: Placement) -> tuple[int, str, int]:
+        return id(p.loaded), self.label(p.host.name), len(p.nodes)
+
+
+def engine_of(service: Service) -> engines.Engine:
+    """The engine that a service asks for."""
+    from validators.knowledge import BrokenKnowledgeError, UnknownReleaseError, load_sglang
+
+    try:
+        return engines.plan(service.engine, load_sglang(service.engine.sglang))
+    except (UnknownReleaseError, BrokenKnowledgeError):
+        return engines.plan(service.engine, None)
+
+
+def as_pinned(p: Placement, facts: HostFacts) -> HostFacts:
+    """Facts in which a lab's stand-in engine shows the versions that it plays. Elsewhere, the facts as they are."""
+    if p.launch is None or not p.launch.pins:
+        return facts
+    engine = engine_of(p.service)
+    played = {engines.normal(engines.SHORT.get(k, k)): v for k, v in p.launch.pins.items()}
+    changed = []
+    for one in facts.engines:
+        if one.venv == engine.venv:
+            right = {n for n, v in played.items() if one.packages.get(n, "absent") == v and n in engine.packages}
+            one = one.model_copy(update={"packages": {**one.packages, **{n: engine.packages[n] for n in right}}})
+        changed.append(one)
+    return facts.model_copy(update={"engines": tuple(changed)})
+
+
+def _job(
+    p: Placement, answer: Collected, judgement: Judgement, values: Mapping[str, secrets.Hidden], today: date
+) -> Job:
+    service, state = p.service, answer.state
+    engine = engine_of(service)
+    there = next((e for e in answer.facts.engines if e.venv.rstrip("/") == engine.venv), None)
+    packages = {name: there.packages.get(name, "") if there else version for name, version in engine.packages.items()}
+    packages = {name: version for name, version in packages.items() if version}
+    argv, env, notes = effective(p, judgement)
+    release = render(
+        service,
+        answer.facts,
+        judgement,
+        engine=engine,
+        argv=argv,
+        packages=packages,
+        values=values,
+        env=env,
+        rank=p.rank,
+        interpreter=there.python if there else ("/usr" if engine.managed else ""),
+        notes=notes,
+        leak_waived=bool(secrets.waived(service, today)),
+    )
+    unit = state.unit(paths.unit(service.service))
+    own = next((o for o in state.own if o.service == service.service), None)
+    running = unit.release if unit and unit.active == "active" else None
+    previous = own.current.rpartition("/")[2] if own and own.current else None
+    key = "api-key" if "api-key" in values else ""
+    return Job(
+        placement=p,
+        judgement=judgement,
+        release=release,
+        why=_why(state, service, release.id, running, previous),
+        running=running,
+        previous=previous,
+        install=engine.managed and there is None,
+        key_file=f"{paths.secrets(service.service, release.id)}/{key}" if key else "",
+        notes=notes,
+    )
+
+
+def _why(state: HostState, service: Service, wanted: str, running: str | None, current: str | None) -> str:
+    unit = state.unit(paths.unit(service.service))
+    if unit is None or unit.file_release is None:
+        return "first deploy"
+    if running is None:
+        return f"not running ({unit.active}/{unit.sub})"
+    if running != wanted:
+        return f"{running} -> {wanted}"
+    if unit.file_release != wanted or current != wanted:
+        return f"runs {wanted}, but the files are of {unit.file_release}"
+    return ""
+
+
+def effective(p: Placement, judgement: Judgement) -> tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]:
+    """(argv, environment, notes): the judged command line, the node's rank, and in a lab what its hosts need."""
+    from validators.knowledge import load_sglang
+    from validators.parser import render as to_argv
+
+    args, env, notes = dict(judgement.args), {}, []
+    if p.launch is not None:
+        args = {name: value for name, value in args.items() if name not in p.launch.drop}
+        args |= p.launch.args
+        env = dict(p.launch.env)
+        changed = ", ".join(f"{name}={value}" for name, value in sorted(p.launch.args.items()))
+        left = f"; left out: {', '.join(sorted(p.launch.drop))}" if p.launch.drop else ""
+        pins = f"; engine: {', '.join(f'{k} {v}' for k, v in sorted(p.launch.pins.items()))}" if p.launch.pins else ""
+        notes.append(f"stand-in of the lab, after judging: {changed}{left}{pins}")
+        argv = to_argv(load_sglang(p.service.engine.sglang), args)
+    else:
+        argv = judgement.argv
+    if p.nodes:
+        spec = p.service.nodes
+        port = spec.dist_port if spec else 0
+        argv += ("--nnodes", str(len(p.nodes)), "--node-rank", str(p.rank))
+        argv += ("--dist-init-addr", f"{p.nodes[0]}:{port}")
+    return argv, env, tuple(notes)

@@ -1,0 +1,244 @@
+"""The stages of the main job, as pyinfra runs them. deploy.py is executed once per host; the fleet is planned once.
+
+Everything that decides happens while pyinfra prepares (so before any change on any host, also under `-y`); what changes
+a host happens in operations. A host that fails drops out with its reason and the others go on.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from gevent.lock import BoundedSemaphore
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.operation import operation
+from pyinfra.context import ctx_host, ctx_state
+from pyinfra_cli.exceptions import CliError
+
+from sglfleet import facts as host_facts
+from sglfleet import install, intent, inventory, operations, outcome, paths, planning, secrets
+from sglfleet.exits import Exit
+from sglfleet.guard import check_validators
+from sglfleet.planning import Job, Plan
+from validators.flagtypes import flag_types
+from validators.source import InputError
+from validators.state import Collected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyinfra.api.host import Host
+    from pyinfra.api.state import State
+
+FACTS_TIMEOUT = 90  # seconds; nvidia-smi without persistence mode takes 30
+
+
+class Stopped(CliError, PyinfraError):  # type: ignore[misc]
+    """Ends the run before anything was changed. pyinfra shows the message and leaves with `exit_code`."""
+
+    def __init__(self, message: str, code: Exit) -> None:
+        super().__init__(message)
+        self.exit_code = int(code)
+
+    def show(self, file: Any = None) -> None:
+        click.echo(self.message, err=True, file=file)
+
+
+@dataclass
+class Fleet:
+    """One run over the whole fleet."""
+
+    state: State
+    name: str
+    plan: Plan
+    outcome: outcome.Outcome
+    lock: BoundedSemaphore = field(default_factory=BoundedSemaphore)
+    rolled: bool = False
+    bad: set[str] = field(default_factory=set)  # hosts that failed in a stage
+
+    def failed(self, host: str, reason: str, detail: str = "") -> None:
+        self.bad.add(host)
+        self.outcome.fail(host, reason, detail)
+        for line in (*detail.splitlines()[-40:], f"{host}: {reason}"):
+            click.echo(f"    {line}", err=True)
+
+
+_fleets: weakref.WeakKeyDictionary[Any, Fleet | BaseException] = weakref.WeakKeyDictionary()
+_planning = BoundedSemaphore()
+
+
+def plan() -> Fleet:
+    """Read intent, collect facts, judge and render, for all hosts at once. The same answer for every host of a run.
+
+    Raises Stopped: bad input (2), or something is refused (1); all of it is shown, nothing was changed.
+    """
+    state = ctx_state.get()
+    with _planning:
+        if state not in _fleets:
+            try:
+                _fleets[state] = _plan(state)
+            except Stopped as e:
+                _fleets[state] = e
+    found = _fleets[state]
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _plan(state: State) -> Fleet:
+    check_validators()
+    root = Path(state.cwd or Path.cwd())
+    name = _inventory_name()
+    result = outcome.start(root, name)
+    problems: list[Any] = []
+    try:
+        hosts = inventory.from_pyinfra(state.inventory, root)
+        found = intent.intents(hosts, root, flag_types)
+        problems += [str(problem) for problem in found.problems]
+    except InputError as e:
+        raise result.stop(Stopped, [str(p) for p in e.problems], Exit.BAD_INPUT) from None
+    values: dict[str, dict[str, secrets.Hidden]] = {}
+    active = {host.name for host in state.inventory.get_active_hosts()}
+    for service in {p.service.service: p.service for p in found.placements if p.host.name in active}.values():
+        values[service.service], wrong = secrets.resolve(service, os.environ, root)
+        problems += wrong
+    if problems:
+        raise result.stop(Stopped, sorted(problems), Exit.BAD_INPUT)
+    collected = _collect(state, hosts, found, result)
+    planned = planning.make(hosts, found, collected, values, name=name, root=root, today=date.today())
+    fleet = Fleet(state, name, planned, result)
+    result.planned(planned)
+    if planned.refused:
+        raise result.stop(Stopped, list(planned.refusals), Exit.REFUSED)
+    return fleet
+
+
+def _inventory_name() -> str:
+    import sys
+
+    return next((a for a in sys.argv[1:] if a.endswith(".py") and "deploy" not in a), "inventory")
+
+
+def _collect(
+    state: State, hosts: inventory.Inventory, found: intent.Intents, result: outcome.Outcome
+) -> dict[str, Collected]:
+    """Facts of every connected host that has a service or had one, at the same time, one command each."""
+    from gevent.pool import Pool
+
+    def one(host: Host) -> tuple[str, Collected | str]:
+        wanted = [p for p in found.placements if p.host.name == host.name]
+        try:
+            lines = operations.raw(host, host_facts.command(host_facts.wanted(wanted)), FACTS_TIMEOUT)
+        except operations.HostFailed as e:
+            return host.name, e.reason
+        return host.name, host_facts.parse(host.name, lines)
+
+    for host in state.failed_hosts:
+        result.fail(host.name, "cannot be reached")
+    answers: dict[str, Collected] = {}
+    live = [h for h in state.inventory.get_active_hosts() if h.name in hosts.hosts]
+    got = dict(Pool(64).imap_unordered(one, live))
+    for name in hosts.hosts:  # in the inventory's order
+        answer = got.get(name)
+        if isinstance(answer, Collected):
+            answers[name] = answer
+        elif isinstance(answer, str):
+            result.fail(name, answer)
+    lost = {h for h in live if isinstance(got.get(h.name), str)}
+    if lost:
+        state.fail_hosts(lost)
+    return answers
+
+
+# --- stages ---------------------------------------------------------------------------------------------------------
+
+
+def stage(fleet: Fleet) -> None:
+    """Put what changes on this host: engine, release files, secrets. Nothing is restarted."""
+    jobs = [job for job in fleet.plan.of(ctx_host.get().name) if job.why]
+    if jobs:
+        _stage(name="Stage releases", fleet=fleet, jobs=jobs)
+
+
+@operation(is_idempotent=False)
+def _stage(fleet: Fleet, jobs: list[Job]) -> Iterator[FunctionCommand]:
+    yield FunctionCommand(_stage_all, (fleet, jobs), {})
+
+
+def _stage_all(state: State, host: Host, fleet: Fleet, jobs: list[Job]) -> bool:
+    try:
+        for job in jobs:
+            if job.install:
+                install.install(host, job.release.engine)
+            operations.stage(host, job.release)
+    except operations.HostFailed as e:
+        fleet.failed(host.name, e.reason, e.detail)
+        return False
+    return True
+
+
+def roll(fleet: Fleet) -> None:
+    """Change the hosts in their order, each behind its health gate; the first that fails stops the rest."""
+    if any(job.why for job in fleet.plan.jobs):
+        _roll(name="Roll", fleet=fleet)
+
+
+@operation(is_idempotent=False)
+def _roll(fleet: Fleet) -> Iterator[FunctionCommand]:
+    yield FunctionCommand(_roll_all, (fleet,), {})
+
+
+def _roll_all(state: State, host: Host, fleet: Fleet) -> bool:
+    with fleet.lock:  # the first host that gets here drives; the others wait for their own result
+        if not fleet.rolled:
+            fleet.rolled = True
+            _drive(state, fleet)
+    return host.name not in fleet.bad
+
+
+def _drive(state: State, fleet: Fleet) -> None:
+    stopped: set[str] = set()
+    hosts = {h.name: h for h in state.inventory.get_active_hosts()}
+    for job in fleet.plan.jobs:
+        if not job.why or job.service.service in stopped or job.host in fleet.bad or job.host not in hosts:
+            continue
+        host = hosts[job.host]
+        try:
+            if job.running:
+                operations.stop(host, job.service.service, job.release.stop_timeout)
+            operations.switch_to(host, job.service.service, job.release.id)
+            operations.start(host, job.service.service, job.release.start_timeout)
+            fleet.outcome.done(job, "started")
+        except operations.HostFailed as e:
+            stopped.add(job.service.service)
+            fleet.failed(job.host, f"{job.service.service}: {e.reason}", e.detail)
+
+
+def remove_leftovers(fleet: Fleet) -> None:
+    """Services that left the configuration: named; stopped and removed with `--data remove_leftovers=yes`."""
+    host = ctx_host.get()
+    names = fleet.plan.leftovers.get(host.name, ())
+    if names and str(host.data.get("remove_leftovers", "")).lower() in ("yes", "true", "1"):
+        _remove(name="Remove services that left the configuration", fleet=fleet, names=list(names))
+
+
+@operation(is_idempotent=False)
+def _remove(fleet: Fleet, names: list[str]) -> Iterator[FunctionCommand]:
+    yield FunctionCommand(_remove_all, (fleet, names), {})
+
+
+def _remove_all(state: State, host: Host, fleet: Fleet, names: list[str]) -> bool:
+    try:
+        for name in names:
+            operations.remove(host, name, 900)
+            fleet.outcome.say(f"{host.name}: {paths.unit(name)} stopped and removed")
+    except operations.HostFailed as e:
+        fleet.failed(host.name, e.reason, e.detail)
+        return False
+    return True
