@@ -12,6 +12,7 @@ launch_override = {
             "max-total-tokens": 16384,  # without it the KV pool takes most of the machine's memory
             "max-running-requests": 16,
         },
+        "pins": {"torch": "any", "flashinfer": "any", "kernel": "any"},  # the CPU engine has no CUDA libraries
         "env": {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
     },
 }

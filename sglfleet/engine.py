@@ -32,6 +32,11 @@ class Engine:
     index_url: str = ""
     wheelhouse: str = ""
 
+    def package(self, name: str) -> str:
+        """The distribution that a name in `pins:` means: `kernel` changed its name between releases."""
+        kernel = next((p for p in ("sglang-kernel", "sgl-kernel") if p in self.packages), "sgl-kernel")
+        return normal({**SHORT, "kernel": kernel}.get(name, name))
+
     @property
     def interpreter(self) -> str:
         return f"{self.venv}/bin/python"
@@ -65,14 +70,3 @@ def plan(spec: EngineSpec, release: Sglang | None) -> Engine:
         index_url=spec.index_url or "",
         wheelhouse=spec.wheelhouse or "",
     )
-
-
-def differences(engine: Engine, found: Mapping[str, str], stand_in: Mapping[str, str] | None = None) -> list[str]:
-    """What in an environment is not as pinned, one text each. `stand_in`: what a lab runs instead, or "absent"."""
-    wanted = {**engine.packages, **{normal(SHORT.get(k, k)): v for k, v in (stand_in or {}).items()}}
-    problems = []
-    for name, version in sorted(wanted.items()):
-        there = found.get(name)
-        if version != "absent" and there != version:
-            problems.append(f"{name} is {there or 'not installed'}, {version} is pinned")
-    return problems

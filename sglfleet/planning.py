@@ -135,7 +135,10 @@ class _Judged:
         if answer is None:
             return ""
         configs = {model.path: model.config for model in answer.state.models}
-        return answer.facts.model_copy(update={"host": ""}).model_dump_json() + json.dumps(configs, sort_keys=True)
+        alike: dict[str, Any] = {"host": "", "gpus": None}
+        if answer.facts.gpus is not None:
+            alike["gpus"] = tuple(g.model_copy(update={"uuid": ""}) for g in answer.facts.gpus)
+        return answer.facts.model_copy(update=alike).model_dump_json() + json.dumps(configs, sort_keys=True)
 
     def judge(self, p: Placement, facts: HostFacts, today: date, config: Mapping[str, Any] | None) -> Judgement:
         answer = self.facts[p.host.name]
@@ -167,11 +170,11 @@ def as_pinned(p: Placement, facts: HostFacts) -> HostFacts:
     if p.launch is None or not p.launch.pins:
         return facts
     engine = engine_of(p.service)
-    played = {engines.normal(engines.SHORT.get(k, k)): v for k, v in p.launch.pins.items()}
+    played = {engine.package(name): version for name, version in p.launch.pins.items()}
     changed = []
     for one in facts.engines:
         if one.venv == engine.venv:
-            right = {n for n, v in played.items() if one.packages.get(n, "absent") == v and n in engine.packages}
+            right = {n for n, v in played.items() if v in ("any", one.packages.get(n, "absent"))} & set(engine.packages)
             one = one.model_copy(update={"packages": {**one.packages, **{n: engine.packages[n] for n in right}}})
         changed.append(one)
     return facts.model_copy(update={"engines": tuple(changed)})

@@ -252,5 +252,5 @@ class LaunchOverride(Part):
 
     args: dict[ArgName, ArgValue] = {}
     env: dict[EnvName, EnvValue] = {}
-    pins: dict[Text, Release] = {}
+    pins: dict[Text, Text] = Field(default={}, description="Versions that its engine has instead, `any` or `absent`.")
     drop: tuple[FlagName, ...] = Field(default=(), description="Flags of the judged command line that are left out.")
