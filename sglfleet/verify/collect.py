@@ -19,7 +19,7 @@ from sglfleet.verify import process, workload
 from sglfleet.verify.client import Server
 from sglfleet.verify.profiler import profile
 
-SECONDS_READY = 5.0
+KEPT = 4  # earlier proofs that are compared with
 
 
 def collect(spec: dict[str, Any]) -> dict[str, Any]:
@@ -55,6 +55,8 @@ def collect(spec: dict[str, Any]) -> dict[str, Any]:
     else:
         gaps["profile"] = "no profile was asked for" if info else gaps.get("server_info", "the server was not asked")
     layer("journal", lambda: _journal(spec, out))  # last: what our own requests made it log is in it
+    if "manifest" in out:
+        layer("earlier", lambda: _earlier(spec, out))
     return out
 
 
@@ -178,6 +180,26 @@ def _journal(spec: dict[str, Any], out: dict[str, Any]) -> None:
                 return
     else:
         out["gaps"]["journal"] = "the server runs in no unit and no container: its log is not known"
+
+
+def _earlier(spec: dict[str, Any], out: dict[str, Any]) -> None:
+    """Earlier proofs of this service, for comparison; and this one kept for later ones."""
+    folder = Path(f"/var/lib/sglfleet/{spec['service']}/proofs")
+    files = sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime) if folder.is_dir() else []
+    out["earlier"] = [json.loads(p.read_text(encoding="utf-8")) for p in files[-KEPT:]]
+    if not out.get("traces") and not out.get("outputs"):
+        return
+    release = out["manifest"]["release"]
+    kept = {
+        "release": release, "time": time.time(), "argv": out["process"]["argv"], "packages": out.get("packages"),
+        "traces": out.get("traces"), "outputs": out.get("outputs"),
+    }  # fmt: skip
+    folder.mkdir(mode=0o755, exist_ok=True)
+    new = folder / f".{release}.new"
+    new.write_text(json.dumps(kept), encoding="utf-8")
+    new.replace(folder / f"{release}.json")
+    for old in files[: -2 * KEPT]:
+        old.unlink(missing_ok=True)
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from validators.verdict import Status
 
-TOLERANCE = 0.0  # share of tokens that may differ from the reference
 NEEDLE = "48213"
 
 
@@ -44,8 +43,6 @@ def garbage(row: Mapping[str, Any], reference: Mapping[str, Any] | None = None) 
     if isinstance(text, str):
         if not text.strip() and not (ids and len(set(ids)) > 1):
             return "empty text"
-        if text.count("�") * 4 > len(text):
-            return "replacement characters"
         stripped = text.strip()
         if ids is None and len(stripped) >= 12 and len(set(stripped)) == 1:
             return f"one character, {stripped[0]!r}, {len(stripped)} times"
@@ -59,13 +56,15 @@ def garbage(row: Mapping[str, Any], reference: Mapping[str, Any] | None = None) 
 def compare(
     rows: Sequence[Mapping[str, Any]],
     reference: Sequence[Mapping[str, Any]] | None,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     reads: bool | None = None,
 ) -> Correctness:
     """Judge the answers.
 
     `reference`: answers of the same release and model without the flag, None where there are none. `tolerance`: share
-    of tokens that may differ. `reads`: whether the model is known to find a needle; None: only the reference can tell.
+    of tokens that may differ. Without one, answers that are not equal are `not proven`: kernels that round otherwise
+    part ways somewhere; only when every prompt differs from its first token on it is `contradicted`. `reads`: whether
+    the model is known to find a needle; None: only the reference can tell.
     """
     if not rows:
         return Correctness(Status.NOT_PROVEN, "no prompt was answered: the server was not asked")
@@ -73,6 +72,8 @@ def compare(
     details: list[str] = []
     wrong: list[str] = []
     compared = 0
+    apart: list[str] = []
+    first = 0
     for row in rows:
         name = str(row.get("name"))
         if why := garbage(row, known.get(name)):
@@ -89,15 +90,31 @@ def compare(
             differs = _difference(row, known[name])
             compared += 1
             details.append(f"{name}: {differs:.0%} of tokens differ")
-            if differs > tolerance:
+            first += _first(row) != _first(known[name])
+            if differs:
+                apart.append(f"{name}: {differs:.0%} of tokens differ from the service without the flag")
+            if tolerance is not None and differs > tolerance:
                 wrong.append(f"{name}: {differs:.0%} of tokens differ from the service without the flag")
+    texts = "".join(str(row.get("text") or "") for row in rows)
+    if texts.count("�") * 2 > len(texts):
+        wrong.append(f"{texts.count('�')} of {len(texts)} characters are replacement characters")
+    if compared >= 3 and first == compared:
+        wrong.append("every prompt is answered otherwise from the first token on than without the flag")
     if wrong:
         return Correctness(Status.CONTRADICTED, wrong[0], (*wrong, *details))
     if not compared:
         why = "no garbage, and nothing to compare with: no answers of this release without the flag"
         return Correctness(Status.NOT_PROVEN, why, tuple(details))
-    limit = "exactly" if tolerance == 0 else f"within {tolerance:.0%} of tokens"
-    return Correctness(Status.PROVEN, f"{compared} greedy outputs equal {limit} those without the flag", tuple(details))
+    if tolerance is None and apart:
+        why = f"{apart[0]}: other kernels round otherwise, which is no proof of either"
+        return Correctness(Status.NOT_PROVEN, why, tuple(details))
+    how = f"within {tolerance:.0%} of tokens" if tolerance else "exactly"
+    return Correctness(Status.PROVEN, f"{compared} greedy outputs are {how} those without the flag", tuple(details))
+
+
+def _first(row: Mapping[str, Any]) -> Any:
+    answer = row.get("ids") or row.get("text") or ""
+    return answer[0] if answer else None
 
 
 def _difference(row: Mapping[str, Any], reference: Mapping[str, Any]) -> float:

@@ -239,7 +239,8 @@ class Chain:
         for index, v in enumerate(out):
             if v.flag != s.flag:
                 continue
-            keep = Decision.WARN if s.forced and v.decision is not Decision.KEEP else v.decision
+            # it runs, whatever was decided: the question is only whether it does what it says
+            keep = v.decision if v.decision in (Decision.KEEP, Decision.WARN) else Decision.WARN
             kinds = {e.kind for e in v.expects}
             more = v.expects if kinds & {"kernel", "operator"} else (*v.expects, *table)
             if v.outcome is Outcome.INERT:

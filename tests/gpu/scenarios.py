@@ -90,7 +90,7 @@ TWO = (
 # the same chain without a card, to try the driver itself
 CPU = (
     Scenario("torch", {"chunked-prefill-size": 64}, "attention-backend", "proven"),
-    Scenario("fusion-forced", {OLD_FUSION: True}, OLD_FUSION, "not proven", "torch", forced=True),
+    Scenario("fusion-forced", {OLD_FUSION: True}, OLD_FUSION, "contradicted", "torch", forced=True),
     Scenario("rejected", {"no-such-flag": True}, "no-such-flag", "crash", wave=2, forced=True),
 )
 ALL = {"one": ONE, "two": TWO, "cpu": CPU}

@@ -1,0 +1,37 @@
+"""A run as one offline HTML page: fleet, verdicts, findings, evidence. No script, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+STATUSES = ("contradicted", "not proven", "proven")
+
+
+def render(document: Mapping[str, Any], charts: tuple[str, ...] = ()) -> str:
+    """The page of one document (`Document.to_json()`, or the same read back). `charts`: SVG of our own, trusted."""
+    from markupsafe import Markup
+
+    from sglfleet.templates import page
+
+    hosts = list(document.get("hosts") or ())
+    return page(
+        "report.html.j2",
+        document=document,
+        hosts=hosts,
+        flags=_matrix(hosts),
+        statuses=STATUSES,
+        charts=[Markup(chart) for chart in charts],  # noqa: S704 - drawn by sglfleet.report.svg, which escapes its labels
+    )
+
+
+def _matrix(hosts: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row per service and flag over the whole fleet, worst first: who, and how each host ended."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for host in hosts:
+        for proof in host.get("proofs") or ():
+            service, flag = str(host["service"]), str(proof["flag"])
+            row = rows.setdefault((service, flag), {"service": service, "flag": flag, "hosts": {}})
+            row["hosts"].setdefault(str(proof["status"]), []).append(host["host"])
+    order = {status: index for index, status in enumerate(STATUSES)}
+    return sorted(rows.values(), key=lambda r: (min(order[s] for s in r["hosts"]), r["service"], r["flag"]))

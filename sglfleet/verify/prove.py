@@ -1,0 +1,150 @@
+"""Proof of one running service: ask its host, compare with what was judged. For commands and deploys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sglfleet.verify.document import HostProof, verdicts
+from validators.verdict import Decision, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from pyinfra.api.host import Host
+
+SECONDS = 240.0  # one proof, profile included, before the host counts as lost
+
+
+def prove(
+    host: Host,
+    service: str,
+    *,
+    profile: bool = True,
+    python: str = "python3",
+    correctness: bool = True,
+    timeout: float = SECONDS,
+    asked: Mapping[str, Any] | None = None,
+) -> HostProof:
+    """Prove the release of `service` that runs on a connected pyinfra host, against the verdicts it was deployed with.
+
+    One round trip. `python`: any Python from 3.10 on that the host has. `asked`: arguments of the service file; default
+    those in the release's manifest. Never raises for what the host or the server do: see `HostProof.error` and `gaps`.
+    """
+    raw = look(host, {"service": service, "profile": profile}, python, timeout)
+    return assemble(raw, host.name, service, asked=asked, correctness=correctness)
+
+
+def look(host: Host, spec: Mapping[str, Any], python: str = "python3", timeout: float = SECONDS) -> dict[str, Any]:
+    """What `collect` answers on a host; `error` where it could not be asked."""
+    from sglfleet.operations import HostFailed, run
+    from sglfleet.verify import ship
+    from sglfleet.verify.gathered import unpack
+
+    try:
+        output = run(host, ship.script(json.dumps(dict(spec)), python), timeout=timeout, check=False)
+    except HostFailed as error:
+        return {"error": error.reason}
+    try:
+        return unpack(output.out)
+    except ValueError:
+        told = (output.err or output.out).strip().splitlines()
+        return {"error": f"the proof could not run on the host: {told[-1] if told else f'exit code {output.code}'}"}
+
+
+def assemble(
+    raw: Mapping[str, Any],
+    host: str,
+    service: str,
+    *,
+    asked: Mapping[str, Any] | None = None,
+    judged: tuple[Verdict, ...] | None = None,
+    stand_in: Mapping[str, Any] | None = None,
+    correctness: bool = True,
+) -> HostProof:
+    """From a host's answer to its proof. Pure.
+
+    `judged`: default the verdicts in the manifest of the running release.
+    """
+    from sglfleet.verify import earlier
+    from sglfleet.verify.correctness import compare
+    from sglfleet.verify.effective import table
+    from sglfleet.verify.findings import prove as findings
+    from sglfleet.verify.gathered import seen
+
+    if raw.get("error"):
+        return HostProof(host, service, error=str(raw["error"]))
+    manifest = raw.get("manifest") or {}
+    info = raw.get("server_info") or {}
+    gaps = dict(raw.get("gaps") or {})
+    if judged is None:
+        judged = verdicts(manifest.get("verdicts") or ())
+    judged = expecting(judged)
+    past = earlier.usable(raw)
+    controls = {v.flag: c for v in judged if (c := earlier.control(v, past))}
+    evidence = seen(raw, controls)
+    before = earlier.reference(past)
+    common: dict[str, Any] = {
+        "release": str(manifest.get("release") or ""),
+        "sglang": str(info.get("version") or manifest.get("sglang") or ""),
+        "url": str(raw.get("url") or ""),
+        "gaps": evidence.gaps,
+        "seconds": dict(raw.get("seconds") or {}),
+    }
+    if not info:
+        from sglfleet.diagnosis import diagnose
+
+        log = evidence.journal.text() if evidence.journal else ""
+        found = tuple(str(d) for d in diagnose(log, _asked(asked, manifest, judged)))
+        why = gaps.get("process") or gaps.get("server_info") or "the server does not answer"
+        return HostProof(host, service, error=why, diagnosis=found, **common)
+    substitutes = stand_in if stand_in is not None else _stand_in(manifest)
+    return HostProof(
+        host,
+        service,
+        proofs=findings(judged, evidence),
+        rows=table(_asked(asked, manifest, judged), judged, evidence, fields(common["sglang"]), substitutes),
+        correctness=compare(raw.get("outputs") or (), before) if correctness else None,
+        outputs=tuple(raw.get("outputs") or ()),
+        **common,
+    )
+
+
+def expecting(judged: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """Verdicts of flags that act and that no rule gave an expectation: what is known to show plain flags is added."""
+    from validators.expectations import for_flag
+
+    return tuple(
+        replace(v, expects=for_flag(v.flag, v.value))
+        if not v.expects and v.outcome is Outcome.ACTIVE and v.decision in (Decision.KEEP, Decision.WARN)
+        else v
+        for v in judged
+    )
+
+
+def fields(release: str) -> dict[str, str]:
+    """Flag -> ServerArgs field of a release; empty where nothing is known of it."""
+    from validators.knowledge import BrokenKnowledgeError, UnknownReleaseError, load_sglang
+
+    try:
+        return {name: flag.field for name, flag in load_sglang(release).flags.items() if flag.field}
+    except (UnknownReleaseError, BrokenKnowledgeError, ValueError):
+        return {}
+
+
+def _asked(
+    asked: Mapping[str, Any] | None, manifest: Mapping[str, Any], judged: tuple[Verdict, ...]
+) -> Mapping[str, Any]:
+    if asked is not None:
+        return asked
+    return {v.flag: v.value for v in judged if not v.automatic and v.rule not in ("host", "fit")}
+
+
+def _stand_in(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags a lab's inventory put in after judging, from the notes in the manifest (`--flag value: …`)."""
+    from sglfleet.verify.effective import given_flags
+
+    out: dict[str, Any] = {}
+    for note in manifest.get("stand_in") or ():
+        out.update(given_flags(str(note).replace(":", " ").split()))
+    return out
