@@ -14,6 +14,7 @@ from sglfleet.inventory import project_root
 from sglfleet.report.change import Change, Moved, Roll
 from sglfleet.report.model import Report
 from sglfleet.snapshot import Snapshot, in_tree, take
+from validators.case import Case
 from validators.source import Mark, Problem
 
 
@@ -119,7 +120,22 @@ def _moved(before: Snapshot, now: Snapshot, service: str, hosts: list[str]) -> M
         unit=(was["text"], is_["text"]),
         engine=(was["sglang"], is_["sglang"]),
         restarts=bool(is_["release"]) and was["release"] != is_["release"],
+        upgrade=_upgrade(now.cases.get(new.unit), was["sglang"], is_["sglang"]),
     )
+
+
+def _upgrade(case: Case | None, old: str, new: str) -> tuple[str, ...]:
+    """What another engine does with the same flags, as `sglfleet upgrade` says it."""
+    from validators.knowledge import BrokenKnowledgeError, UnknownReleaseError
+    from validators.upgrade import Kind, changes
+
+    if case is None or old == new:
+        return ()
+    try:
+        found = changes(replace(case, sglang=old), new)
+    except (UnknownReleaseError, BrokenKnowledgeError) as error:
+        return (str(error),)
+    return tuple(f"{one.flag}: {one.kind.value}: {one.text}" for one in found if one.kind is not Kind.DEFAULT)
 
 
 def _rolls(before: Snapshot, now: Snapshot) -> list[Roll]:

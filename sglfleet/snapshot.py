@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from sglfleet.checking import Checker, Group
+from sglfleet.gate import case_of
 from sglfleet.report.model import Report
+from validators.case import Case
+from validators.verdict import Overall
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,11 @@ class Snapshot:
     units: dict[str, dict[str, Any]] = field(default_factory=dict)  # key -> release, argv, text, sglang
     services: dict[str, dict[str, Any]] = field(default_factory=dict)  # service -> file, rollout, group sizes
     problems: list[str] = field(default_factory=list)
+    cases: dict[str, Case] = field(default_factory=dict)  # unit key -> the question to the judge; stays in the process
 
     def dump(self) -> str:
-        return json.dumps(asdict(self))
+        """Everything but the cases, as JSON."""
+        return json.dumps(asdict(replace(self, cases={})))
 
     @classmethod
     def load(cls, text: str) -> Snapshot:
@@ -67,6 +72,7 @@ def _add(snapshot: Snapshot, key: str, group: Group, checker: Checker) -> None:
     first, judgement = group.placements[0], group.judgement
     service = first.service
     release, text = _unit(group)
+    snapshot.cases[key] = case_of(service, group.facts, checker.today, nodes=max(1, len(first.nodes)))
     snapshot.units[key] = {
         "release": release,
         "argv": list(judgement.argv),
@@ -101,6 +107,8 @@ def _unit(group: Group) -> tuple[str, str]:
     from validators.knowledge import BrokenKnowledgeError, UnknownReleaseError, load_sglang
 
     service = group.placements[0].service
+    if group.judgement.decision is Overall.REFUSE:
+        return "", ""
     try:
         known = load_sglang(service.engine.sglang)
     except (UnknownReleaseError, BrokenKnowledgeError):
@@ -120,7 +128,7 @@ def _unit(group: Group) -> tuple[str, str]:
         )
     except (RenderError, KeyError):
         return "", ""
-    return release.id, release.unit
+    return release.id, release.unit.replace(release.id, "RELEASE")
 
 
 def in_tree(inventory: str, tree: Path, today: date) -> Snapshot:

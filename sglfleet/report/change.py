@@ -12,6 +12,8 @@ from sglfleet.report.escape import code, esc
 from sglfleet.report.model import counted, named
 from validators.source import printable
 
+MOST = 60  # lines of a unit diff that people are shown
+
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -26,9 +28,12 @@ class Moved:
     unit: tuple[str, str]
     engine: tuple[str, str]
     restarts: bool
+    upgrade: tuple[str, ...] = ()  # what the other engine does with the same flags
 
     def diff(self) -> list[str]:
-        """The unit files, as a unified diff."""
+        """The unit files, as a unified diff; empty where one of them is refused and does not exist."""
+        if not all(self.unit):
+            return []
         old, new = (text.splitlines() for text in self.unit)
         return list(difflib.unified_diff(old, new, "before", "after", lineterm="", n=1))
 
@@ -91,8 +96,11 @@ def lines(change: Change) -> Iterator[str]:
             *(f"new: {v}" for v in one.appeared),
         ):
             yield f"      {printable(text)}"
-        for text in one.diff()[2:]:
+        diff = one.diff()[2:]
+        for text in diff[:MOST]:
             yield f"      | {printable(text)}"
+        if len(diff) > MOST:
+            yield f"      | … {len(diff) - MOST} more lines; --format json has them all"
     for word, hosts in (("gets", change.arrived), ("loses", change.left)):
         for service, names in hosts.items():
             yield f"  {counted(len(names), 'host')} {word if len(names) == 1 else word[:-1]} {service}: {named(names)}"
@@ -111,7 +119,8 @@ def _short(roll: Roll) -> list[tuple[str, tuple[str, ...]]]:
 def _headline(one: Moved) -> list[str]:
     found = []
     if one.engine[0] != one.engine[1]:
-        found.append(f"engine {one.engine[0]} → {one.engine[1]}: `sglfleet upgrade` says what else that means")
+        found.append(f"engine {one.engine[0]} → {one.engine[1]}")
+        found += [f"  {text}" for text in one.upgrade]
     if one.decision[0] != one.decision[1]:
         found.append(f"{one.decision[0]} → {one.decision[1]}")
     return found
@@ -136,7 +145,7 @@ def markdown(change: Change) -> list[str]:
                 "  <details><summary>unit</summary>",
                 "",
                 f"  {fence}diff",
-                *(f"  {text}" for text in diff),
+                *(f"  {text}" for text in diff[:MOST]),
                 f"  {fence}",
             ]
             parts += ["  </details>"]
@@ -174,6 +183,7 @@ def plain(change: Change) -> dict[str, Any]:
                 "unit_diff": one.diff(),
                 "engine": list(one.engine),
                 "restarts": one.restarts,
+                "upgrade": list(one.upgrade),
             }
             for one in change.moved
         ],
