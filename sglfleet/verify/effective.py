@@ -38,16 +38,19 @@ def table(
     seen: Seen,
     fields: Mapping[str, str] | None = None,
     stand_in: Mapping[str, Any] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> tuple[Row, ...]:
     """All arguments that were asked for, then those the process has besides.
 
     `fields`: flag -> ServerArgs field, where it is not the flag's own name. `stand_in`: arguments put in after judging,
-    in a lab, for what its hosts are not.
+    in a lab, for what its hosts are not. `names`: other spellings -> the flag's own name.
     """
+    names = names or {}
+    asked = {names.get(flag, flag): value for flag, value in asked.items()}
     judged = {v.flag: v for v in verdicts}
     fields = fields or {}
     changed = _changes(seen)
-    given = given_flags(seen.argv or ())
+    given = {names.get(flag, flag): value for flag, value in given_flags(seen.argv or ()).items()}
     rows = []
     for flag, value in {**asked, **{f: None for f in given if f not in asked and not _skip(f)}}.items():
         field = fields.get(flag) or flag.replace("-", "_")

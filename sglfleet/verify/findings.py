@@ -34,13 +34,12 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for reports."""
-        out: dict[str, Any] = {"flag": self.flag, "status": str(self.status), "reason": self.reason}
-        if self.expectation:
-            e = self.expectation
-            out["expectation"] = {"kind": e.kind, **({"present": e.present} if e.present else {"absent": e.absent})}
-            if e.where:
-                out["expectation"]["where"] = e.where
-        return {**out, "evidence": list(self.evidence), "decisive": self.decisive}
+        e = self.expectation
+        wanted = {"kind": e.kind, "present": e.present, "absent": e.absent, "where": e.where} if e else None
+        return {
+            "flag": self.flag, "status": str(self.status), "reason": self.reason, "expectation": wanted,
+            "evidence": list(self.evidence), "decisive": self.decisive,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

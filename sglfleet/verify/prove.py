@@ -98,12 +98,13 @@ def assemble(
         found = tuple(str(d) for d in diagnose(log, _asked(asked, manifest, judged)))
         why = gaps.get("process") or gaps.get("server_info") or "the server does not answer"
         return HostProof(host, service, error=why, diagnosis=found, **common)
+    fields, names = naming(common["sglang"])
     substitutes = stand_in if stand_in is not None else _stand_in(manifest)
     return HostProof(
         host,
         service,
         proofs=findings(judged, evidence),
-        rows=table(_asked(asked, manifest, judged), judged, evidence, fields(common["sglang"]), substitutes),
+        rows=table(_asked(asked, manifest, judged), judged, evidence, fields, substitutes, names),
         correctness=compare(raw.get("outputs") or (), before) if correctness else None,
         outputs=tuple(raw.get("outputs") or ()),
         **common,
@@ -111,25 +112,30 @@ def assemble(
 
 
 def expecting(judged: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    """Verdicts of flags that act and that no rule gave an expectation: what is known to show plain flags is added."""
+    """Verdicts that no rule gave an expectation, of flags that act or are unknown: the plain list's are added."""
     from validators.expectations import for_flag
 
     return tuple(
         replace(v, expects=for_flag(v.flag, v.value))
-        if not v.expects and v.outcome is Outcome.ACTIVE and v.decision in (Decision.KEEP, Decision.WARN)
+        if not v.expects
+        and v.outcome in (Outcome.ACTIVE, Outcome.UNKNOWN)
+        and v.decision in (Decision.KEEP, Decision.WARN)
         else v
         for v in judged
     )
 
 
-def fields(release: str) -> dict[str, str]:
-    """Flag -> ServerArgs field of a release; empty where nothing is known of it."""
+def naming(release: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Flag -> ServerArgs field, and other spelling -> flag, of a release; empty where nothing is known of it."""
     from validators.knowledge import BrokenKnowledgeError, UnknownReleaseError, load_sglang
 
     try:
-        return {name: flag.field for name, flag in load_sglang(release).flags.items() if flag.field}
+        flags = load_sglang(release).flags
     except (UnknownReleaseError, BrokenKnowledgeError, ValueError):
-        return {}
+        return {}, {}
+    fields = {name: flag.field for name, flag in flags.items() if flag.field}
+    names = {s.lstrip("-"): name for name, flag in flags.items() for s in flag.spellings if not s.startswith("--no-")}
+    return fields, names
 
 
 def _asked(

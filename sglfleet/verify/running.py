@@ -1,0 +1,68 @@
+"""`verify` over an inventory: every service that should run on a host, proven there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sglfleet.verify.document import Document, HostProof
+
+if TYPE_CHECKING:
+    from sglfleet.intent import Placement
+
+
+def over_inventory(
+    inventory: str, service: str | None = None, limit: tuple[str, ...] = (), *, profile: bool = True
+) -> Document:
+    """Prove on every host of an inventory. Raises InputError for what cannot be read or does not exist."""
+    from sglfleet.fleet import HostError, connect
+    from sglfleet.intent import intents
+    from sglfleet.inventory import project_root, read_inventory
+    from validators.flagtypes import flag_types
+    from validators.source import InputError, Mark, Problem
+
+    root = project_root(inventory)
+    known = read_inventory(inventory, root)
+    intended = intents(known, root, flag_types)
+    if intended.problems:
+        raise InputError(intended.problems)
+    places = [p for p in intended.placements if service in (None, p.service.service)]
+    places = [p for p in places if not limit or p.host.name in limit]
+    if not places:
+        what = f"no host runs {service or 'a service'}" + (f" within --limit {' '.join(limit)}" if limit else "")
+        raise InputError([Problem(Mark(inventory, 0, 0), what, "give one that `services` names")])
+    started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    by_host: dict[str, list[Placement]] = {}
+    for place in places:
+        by_host.setdefault(place.host.name, []).append(place)
+    with connect(known, by_host) as fleet:
+
+        def work(host: Any) -> list[HostProof]:
+            return [_one(host, place, profile) for place in by_host[host.name]]
+
+        answers = fleet.each(work, progress="proving")
+        failed = dict(fleet.failed)
+    hosts: list[HostProof] = []
+    for name, mine in by_host.items():
+        answer = answers.get(name)
+        if isinstance(answer, list):
+            hosts += answer
+        else:
+            why = answer.reason if isinstance(answer, HostError) else failed.get(name, "not reached")
+            hosts += [HostProof(name, p.service.service, error=why) for p in mine]
+    return Document(inventory, started, tuple(hosts))
+
+
+def _one(host: Any, place: Placement, profile: bool) -> HostProof:
+    from sglfleet.verify.prove import prove
+
+    service = place.service
+    proof = prove(
+        host,
+        service.service,
+        profile=profile and service.verify.profile,
+        correctness=service.verify.correctness,
+        asked=dict(service.args),
+    )
+    return replace(proof, host=host.name)
