@@ -11,6 +11,10 @@ from sglfleet.verify.evidence import Seen, as_text, find
 from validators.verdict import Decision, Verdict
 
 ABSENT = "—"
+_CHANGES = re.compile(
+    r"\b(set to|setting|chang|adjust|overrid|overwrit|disabl|enabl|fall|forc|instead|because|ignor|reduc|increas)",
+    re.I,
+)
 _DEPRECATED = re.compile(
     r"--(?P<old>[\w-]+) is deprecated.*?use (?:'|`)?--(?P<new>[\w-]+)(?:=(?P<value>\S+?))?(?:'|`)?(?: instead|\.|$)"
 )
@@ -140,7 +144,7 @@ def _why(
         deprecated = _DEPRECATED.search(line.message)
         if deprecated and deprecated["old"] == flag:
             return f"deprecated: stands for --{deprecated['new']}"
-        if not line.echo and not line.message.startswith("server_args=") and any(_has(w, line.message) for w in words):
+        if not line.echo and _CHANGES.search(line.message) and any(_has(w, line.message) for w in words):
             return f"the engine says: {line.message[:200]}"
     if verdict is not None and str(verdict.value) == "auto":
         return "auto: the engine chose"

@@ -115,14 +115,11 @@ def expecting(judged: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
     """Verdicts that no rule gave an expectation, of flags that act or are unknown: the plain list's are added."""
     from validators.expectations import for_flag
 
-    return tuple(
-        replace(v, expects=for_flag(v.flag, v.value))
-        if not v.expects
-        and v.outcome in (Outcome.ACTIVE, Outcome.UNKNOWN)
-        and v.decision in (Decision.KEEP, Decision.WARN)
-        else v
-        for v in judged
-    )
+    def plain(v: Verdict) -> bool:
+        may = v.outcome in (Outcome.ACTIVE, Outcome.UNKNOWN) and v.decision in (Decision.KEEP, Decision.WARN)
+        return may and not v.expects
+
+    return tuple(replace(v, expects=for_flag(v.flag, v.value)) if plain(v) else v for v in judged)
 
 
 def naming(release: str) -> tuple[dict[str, str], dict[str, str]]:
