@@ -124,7 +124,7 @@ def roll(
                 remotes[name] = Remote(host, service)
         rollout = next(iter(mine.values())).service.rollout
         try:
-            router = _router(state.inventory, service, tell, len(targets))
+            router = router_of(state.inventory, service, tell, len(targets))
         except (RouterError, ValueError) as error:
             reports.append(Report(service, refused=tuple(str(error).splitlines())))
         else:
@@ -140,7 +140,7 @@ def exit_of(reports: Sequence[Report]) -> Exit:
     return Exit.worst(report.exit for report in reports)
 
 
-def _router(inventory: Any, service: str, say: Say, nodes: int) -> Router | None:
+def router_of(inventory: Any, service: str, say: Say, nodes: int) -> Router | None:
     """The router of a service, deployed and answering; None where the inventory has none."""
     from sglfleet import router as routers
     from sglfleet.roll.remote import Remote

@@ -41,7 +41,13 @@ def command() -> None:
 @command.command("run", hidden=True)
 @click.argument("inventory")
 @click.argument("service")
-@click.option("--host", "only", multiple=True, help="Measure on these hosts only; by default the first that runs it.")
+@click.option(
+    "--limit",
+    "only",
+    metavar="HOST",
+    multiple=True,
+    help="Measure on these hosts only; by default the first that runs it.",
+)
 @click.option("--repeats", type=click.IntRange(min=1), help="Runs per concurrency; else the service file's.")
 @click.option("--seed", type=int, help="Seed of the first run; by default one that was never used.")
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
@@ -56,11 +62,12 @@ def run_command(
     form: str,
 ) -> None:
     """Measure SERVICE on hosts of INVENTORY that run it; every valid run is kept under results/."""
-    from sglfleet.verify.measuring import InputProblem, measure_service
+    from sglfleet.verify.measuring import measure_service
+    from validators.source import InputError
 
     try:
         runs, problems, failed = measure_service(inventory, service, only, repeats, seed, results)
-    except InputProblem as error:
+    except InputError as error:
         click.echo(str(error), err=True)
         sys.exit(Exit.BAD_INPUT)
     from sglfleet.report import effects

@@ -5,37 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglfleet.verify import benchmark, runs, validity
 from sglfleet.verify.benchmark import Failure
 from sglfleet.verify.runs import Run
 
-if TYPE_CHECKING:
-    from sglfleet.intent import Placement
-    from sglfleet.inventory import Inventory
-
-
-class InputProblem(ValueError):  # noqa: N818 - it is what it says: a problem of the input
-    """Wrong inventory, service or host: lines for a person."""
-
 
 def measure_service(
     inventory: str, service: str, only: Sequence[str], repeats: int | None, seed: int | None, results: Path
 ) -> tuple[list[Run], list[tuple[str, validity.Problem]], list[str]]:
-    """(valid runs, what was wrong with which run, hosts that failed and why).
+    """(valid runs, what was wrong with which run, hosts that failed and why). Raises InputError.
 
     Hosts are measured one after another: two benchmarks at once would measure each other's network and router.
     """
     from sglfleet import operations
     from sglfleet.fleet import bar, connect
-    from sglfleet.inventory import project_root, read_inventory
+    from sglfleet.placing import placed
     from sglfleet.running import running
     from validators.service import Benchmark
 
-    project = project_root(inventory)
-    found = read_inventory(inventory)
-    placements = chosen(found, project, service, only)
+    project, found, placements = placed(inventory, service, only)
+    placements = placements if only else placements[:1]
     wanted = placements[0].service.verify.benchmark or Benchmark()
     history = runs.load(sorted(results.glob(f"*/{service}-*.jsonl"))) if results.is_dir() else []
     first = seed if seed is not None else time.time_ns() // 1_000_000 % 1_000_000_000
@@ -62,23 +52,6 @@ def measure_service(
             except operations.HostFailed as error:
                 failed.append(str(error))
     return valid, problems, failed
-
-
-def chosen(inventory: Inventory, root: Path, service: str, only: Sequence[str]) -> list[Placement]:
-    """Hosts to measure on: the named ones, else the first that has the service. Raises InputProblem."""
-    from sglfleet.intent import intents
-
-    read = intents(inventory, root)
-    if read.problems:
-        raise InputProblem("\n".join(str(problem) for problem in read.problems))
-    placed = [p for p in read.placements if p.service.service == service]
-    if not placed:
-        known = ", ".join(sorted({p.service.service for p in read.placements})) or "none"
-        raise InputProblem(f"{service}: no host has this service: the inventory places {known}")
-    unknown = sorted(set(only) - {p.host.name for p in placed})
-    if unknown:
-        raise InputProblem("\n".join(f"{name}: does not have {service}: choose another host" for name in unknown))
-    return [p for p in placed if p.host.name in only] if only else placed[:1]
 
 
 def class_of(root: Path, host: str) -> tuple[str, str]:

@@ -17,21 +17,9 @@ def over_inventory(
 ) -> Document:
     """Prove on every host of an inventory. Raises InputError for what cannot be read or does not exist."""
     from sglfleet.fleet import HostError, connect
-    from sglfleet.intent import intents
-    from sglfleet.inventory import project_root, read_inventory
-    from validators.flagtypes import flag_types
-    from validators.source import InputError, Mark, Problem
+    from sglfleet.placing import placed
 
-    root = project_root(inventory)
-    known = read_inventory(inventory, root)
-    intended = intents(known, root, flag_types)
-    if intended.problems:
-        raise InputError(intended.problems)
-    places = [p for p in intended.placements if service in (None, p.service.service)]
-    places = [p for p in places if not limit or p.host.name in limit]
-    if not places:
-        what = f"no host runs {service or 'a service'}" + (f" within --limit {' '.join(limit)}" if limit else "")
-        raise InputError([Problem(Mark(inventory, 0, 0), what, "give one that `services` names")])
+    _, known, places = placed(inventory, service, limit)
     started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     by_host: dict[str, list[Placement]] = {}
     for place in places:
