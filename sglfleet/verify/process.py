@@ -129,6 +129,10 @@ def packages(pid: int) -> dict[str, str]:
         found = re.search(r"(/\S*/(?:site|dist)-packages)/", line)
         if found:
             roots.add(base / found[1].lstrip("/"))
+    for part in (base.parent / "environ").read_bytes().split(b"\0"):
+        name, _, value = part.decode(errors="replace").partition("=")
+        if name == "PYTHONPATH":
+            roots |= {base / folder.lstrip("/") for folder in value.split(":") if folder.startswith("/")}
     out: dict[str, str] = {}
     for root in roots:
         for info in root.glob("*.dist-info"):

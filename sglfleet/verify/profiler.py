@@ -35,7 +35,7 @@ def profile(
     """
     end = time.monotonic() + seconds
     inside = Path(folder or f"/tmp/sglfleet-profile-{salt}")  # noqa: S108 - in the server's own view, made by us, 0700
-    root = Path(f"/proc/{pid}/root") if pid else Path("/")
+    root = Path(f"/proc/{pid}/root") if pid and Path(f"/proc/{pid}/root/tmp").is_dir() else Path("/")
     outside = root / inside.relative_to("/")
     try:
         # made by us and given to the server's user: a server that cannot write its trace dies of it

@@ -151,7 +151,7 @@ class Chain:
         for s in mine:
             index = self.scenarios.index(s)
             self.running[s.name] = servers.start(
-                s.name, 30100 + 20 * index, ["--model-path", MODEL, *self.argv(s.name)], self.logs
+                s.name, 30000 + 2000 * index, ["--model-path", MODEL, *self.argv(s.name)], self.logs
             )
         say("started", [s.name for s in mine])
         threads = [threading.Thread(target=self.step, args=(s.name, lambda s=s: self.serve(s, limit))) for s in mine]

@@ -95,7 +95,7 @@ CPU = (
 )
 ALL = {"one": ONE, "two": TWO, "cpu": CPU}
 RELEASES = {"one": ("0.5.16", "0.6.14"), "two": ("0.5.16", "0.6.14"), "cpu": ("0.5.23", "0.7.2")}
-GPU_FLAGS = {**BASE, "max-total-tokens": 120000, "mem-fraction-static": 0.5, "cuda-graph-max-bs-decode": 32}
+GPU_FLAGS = {**BASE, "max-total-tokens": 120000, "mem-fraction-static": 0.7, "cuda-graph-max-bs-decode": 32}
 CPU_FLAGS = {"enable-metrics": True, "attention-backend": "torch_native", "device": "cpu", "max-total-tokens": 16384}
 FLAGS = {"one": GPU_FLAGS, "two": GPU_FLAGS, "cpu": CPU_FLAGS}
 BENCH: dict[str, tuple[str, ...]] = {"one": ("triton", "same", "no-graph"), "two": ("off", "on"), "cpu": ()}

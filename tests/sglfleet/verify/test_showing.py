@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -106,3 +107,11 @@ def test_verdicts_survive_a_manifest():
     many = (verdict(FUSION, *ACTIVE_FUSION, value="auto"), verdict("x", outcome=Outcome.INERT, decision=Decision.DROP))
     kept = json.loads(json.dumps(Judgement(Overall.ACCEPT, many, (), {}).to_json()))
     assert verdicts(kept["verdicts"]) == many
+
+
+def test_json_keeps_to_its_schema(document):
+    import jsonschema
+
+    schema = json.loads((Path(__file__).parents[3] / "schemas" / "proof-1.json").read_text())
+    jsonschema.validate(json.loads(showing.render(document, "json")), schema)
+    assert schema["properties"]["schema_version"]["const"] == document.to_json()["schema_version"]
