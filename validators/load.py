@@ -130,10 +130,20 @@ def _check(loaded: Loaded, types: FlagTypes | None) -> Loaded:
         service = Service.model_validate(data)
     except ValidationError as error:
         document = Document(data, loaded.marks)
-        problems += [problem(e, document, Service, loaded.file) for e in error.errors()]
+        problems += [problem(e, document, Service, loaded.file) for e in _telling(error.errors())]
     if problems:
         service = None
     return replace(loaded, service=service, problems=tuple(sorted(set(problems))), notes=tuple(sorted(set(notes))))
+
+
+def _telling(errors: list[Any]) -> list[Any]:
+    """Without "is empty" for a list whose items are only wrong: pydantic counts the right ones."""
+    inside = [error["loc"] for error in errors]
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short" or not any(loc[:-1] == error["loc"] for loc in inside if loc != error["loc"])
+    ]
 
 
 def _release(data: dict[str, Any]) -> str:

@@ -15,9 +15,10 @@ import yaml
 
 Path = tuple[str | int, ...]
 
-MAX_BYTES = 262_144
+MAX_BYTES = 65_536
 MAX_NODES = 10_000  # after aliases are expanded: a service file has some fifty
 MAX_DEPTH = 30
+MAX_BRACKETS = 100  # open at once; PyYAML's scanner takes a time that grows with their square
 
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -129,7 +130,19 @@ def _place(before: str, file: str) -> Mark:
     return Mark(file, len(lines), len(lines[-1]) + 1)
 
 
+def _brackets(text: str) -> int:
+    """Most brackets open at once, quoted ones counted too; dashes in a row nest just as well."""
+    deepest = depth = 0
+    for hit in re.finditer(r"[\[{\]}]|(?:- ){40,}", text):
+        depth += 1 if hit[0] in "[{" else -1 if hit[0] in "]}" else MAX_BRACKETS + 1
+        depth = max(depth, 0)
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def _compose(text: str, file: str) -> yaml.Node:
+    if _brackets(text) > MAX_BRACKETS:
+        raise InputError([Problem(Mark(file, 1, 1), "nested too deeply", "a service file has four levels")])
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
