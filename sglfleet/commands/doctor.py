@@ -18,6 +18,7 @@ FORMATS = ("text", "json", "junit", "html")
 @click.option("--unit", metavar="UNIT", help="The server's systemd unit on the host; default: the SGLang server found.")
 @click.option("--port", type=int, help="The server's port, where several run on the host.")
 @click.option("--user", metavar="USER", help="SSH user.")
+@click.option("--ssh-config", type=click.Path(exists=True, dir_okay=False), help="SSH client configuration to use.")
 @click.option("--sm", metavar="SM", help="Compute capability (9.0, 12.0 …), where the host does not tell.")
 @click.option("--gpus", type=int, help="Number of GPUs, where the host does not tell.")
 @click.option("--key-env", metavar="NAME", help="Environment variable here that holds the server's API key.")
@@ -34,6 +35,7 @@ def command(
     unit: str | None,
     port: int | None,
     user: str | None,
+    ssh_config: str | None,
     sm: str | None,
     gpus: int | None,
     key_env: str | None,
@@ -67,7 +69,7 @@ def command(
     from sglfleet.verify.doctor import examine
 
     document = examine(
-        url=url, host=host, unit=unit, port=port, user=user, sm=sm, gpus=gpus,
+        url=url, host=host, unit=unit, port=port, user=user, ssh_config=ssh_config, sm=sm, gpus=gpus,
         key=os.environ.get(key_env, "") if key_env else "", profile=not no_profile,
     )  # fmt: skip
     show(document, form, evidence=evidence, strict=strict, output=output)

@@ -24,6 +24,7 @@ def examine(
     unit: str | None = None,
     port: int | None = None,
     user: str | None = None,
+    ssh_config: str | None = None,
     sm: str | None = None,
     gpus: int | None = None,
     key: str = "",
@@ -40,7 +41,8 @@ def examine(
     spec |= {"unit": unit, "port": port}
     if host in ("@local", "localhost"):
         return Document(host, started, (_proof(_here({**spec, "key": key}), host, sm, gpus),))
-    raw, told = _there(host, user, spec)
+    data = {"ssh_user": user, "ssh_config_file": ssh_config}
+    raw, told = _there(host, {name: value for name, value in data.items() if value}, spec)
     return Document(host, started, (_proof(raw, host, sm or told.get("sm"), gpus or told.get("gpus")),))
 
 
@@ -50,13 +52,12 @@ def _here(spec: dict[str, Any]) -> dict[str, Any]:
     return collect(spec)
 
 
-def _there(name: str, user: str | None, spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _there(name: str, data: dict[str, Any], spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The host's answer, and SM and number of its GPUs where it tells them."""
     from sglfleet.fleet import connect
     from sglfleet.inventory import Host, Inventory, Layer
     from sglfleet.verify.prove import look
 
-    data = {"ssh_user": user} if user else {}
     inventory = Inventory({name: Host(name, (), (Layer("command line", data),))})
     with connect(inventory) as fleet:
         if name in fleet.failed:
