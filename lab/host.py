@@ -26,6 +26,9 @@ mount -t tmpfs -o mode=755,size=16m run /run || exit 1
 mkdir -p /run/systemd
 mount -t overlay "$host" -o "$options" "$state/disks/$host/root" || exit 1
 while :; do
+  # A group whose children have controllers takes no process itself: leave nothing of the last boot.
+  find "$BOX" -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null
+  for one in $(cat "$BOX/cgroup.subtree_control"); do echo "-$one" > "$BOX/cgroup.subtree_control"; done
   sh -c 'for file in $BOX_GROUPS; do echo $$ > "$file" || exit 1; done; exec "$@"' box "$@"
   code=$?
   echo "systemd-nspawn ended with $code"
@@ -79,6 +82,7 @@ class Host:
             "UNIFIED_CGROUP_HIERARCHY": "1",
             "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1",
             "RUNNER_GROUPS": " ".join(map(str, self.group.files("runner"))),
+            "BOX": str(self.group.path / "box"),
             "BOX_GROUPS": " ".join(map(str, self.group.files("box"))),
         }
         with log.open("ab") as console:

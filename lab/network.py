@@ -24,10 +24,16 @@ def bridge_up(lab: Settings) -> None:
 def plug_in(lab: Settings, host: str, pid: int) -> None:
     """Lay the cable between the bridge and the network namespace of a process. Inside it is called `host0`."""
     unplug(lab, host)  # the kernel takes a dead host's cable away late
-    run(["ip", "link", "add", lab.link(host), "type", "veth", "peer", "name", "host0", "netns", str(pid)])
+    cable = ["ip", "link", "add", lab.link(host), "type", "veth", "peer", "name", "host0"]
+    run([*cable, "address", hardware_address(lab.address(host)), "netns", str(pid)])
     run(["ip", "link", "set", lab.link(host), "master", lab.bridge, "up"])
     inside = ["link set lo up", f"addr add {lab.address(host)}/{lab.network.prefixlen} dev host0", "link set host0 up"]
     run(["nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-batch", "-"], "\n".join(inside))
+
+
+def hardware_address(ip: str) -> str:
+    """The same after every boot: others keep it for half a minute and would not find a host with a new one."""
+    return "02:4c:" + ":".join(f"{int(part):02x}" for part in ip.split("."))
 
 
 def unplug(lab: Settings, host: str) -> None:
