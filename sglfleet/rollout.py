@@ -2,7 +2,7 @@
 
 Inside pyinfra one operation drives everything: the first host that gets to it calls `roll`, which takes all services
 over all hosts in the order of the inventory; the others wait for their own result. pyinfra's own `--serial`, `_serial`
-and `--no-wait` are no rolling restart (they go on after a failed host, or hide the failure): `mode_problem` refuses them.
+and `--no-wait` are no rolling restart (they go on after a failed host, or hide the failure): see `mode_problem`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def roll(
 ) -> list[Report]:
     """Roll every service of `jobs`, one after another; hosts that run the right release already count and are kept.
 
-    `absent`: service -> host -> why nothing can be done there (cannot be reached, staging failed). Hosts are taken in the
+    `absent`: service -> host -> why nothing can be done there (unreachable, staging failed). Hosts are taken in the
     order of the inventory, whatever the order of `jobs`. Raises RuntimeError, before anything is touched, where pyinfra
     was called in a way that cannot roll.
     """
