@@ -71,9 +71,11 @@ def judge(answer: Mapping[str, Any], release: str) -> Gate:
         problems.append(str(answer["error"]))
     if not samples and not problems:
         problems.append("no prompt was answered")
+    reasons: dict[str, list[str]] = {}
     for sample in samples:
         if why := insane(sample):
-            problems.append(f"prompt of {sample.prompt_tokens or sample.wanted} tokens: {why}")
+            reasons.setdefault(why, []).append(str(sample.prompt_tokens or sample.wanted))
+    problems += [f"prompt of {', '.join(sizes)} tokens: {why}" for why, sizes in reasons.items()]
     problems += health_problems(answer.get("health", ()), progress=any(not insane(sample) for sample in samples))
     if (serves := answer.get("release")) is not None and serves != release:
         problems.append(f"the process serves release {serves or 'without a name'}, not {release}")

@@ -24,6 +24,7 @@ class Policy:
     drain: float = 60.0  # wait for running requests at most so long, then the stop drains the rest
     gate_deadline: float = 300.0  # from "started" to the last answer of the health gate
     lost_after: float = 60.0  # a host in its turn that cannot be reached for so long has failed
+    margin: float = 60.0  # beyond gate, soak and lost_after, until a host goes back by itself
 
 
 @dataclass(frozen=True, slots=True)

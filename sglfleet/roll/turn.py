@@ -201,7 +201,8 @@ def drain(roll: Roll, unit: Unit) -> None:
 
 def watch(roll: Roll) -> str:
     """Seconds after which a started host goes back by itself if nobody accepts it."""
-    return str(int(roll.policy.gate_deadline + roll.policy.soak + roll.policy.lost_after + 60))
+    policy = roll.policy
+    return str(int(policy.gate_deadline + policy.soak + policy.lost_after + policy.margin))
 
 
 def go(roll: Roll, host: str) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,23 @@ SERVICE = "standin"
 UNIT = f"sglang-{SERVICE}.service"
 PORT = 30000
 SERVER = (Path(__file__).parent / "standin_server.py").read_text(encoding="utf-8")
-POLICY = {"max_unavailable": 2, "soak": 1.0, "drain": 5.0, "gate_deadline": 30.0, "lost_after": 8.0}
+POLICY = {"max_unavailable": 2, "soak": 1.0, "drain": 5.0, "gate_deadline": 30.0, "lost_after": 8.0, "margin": 5.0}
 
 
-def unit_text(release: str, mode: str, cut: float, start: int) -> str:
+@dataclass(frozen=True)
+class Kind:
+    """How a stand-in of one release behaves. Times in seconds."""
+
+    mode: str = "ok"
+    cut: float = 2.0  # crash: after so long
+    start: int = 20  # the unit's start time-out
+    delay: float = 0.0  # before the server is started
+    port: int = PORT
+
+
+def unit_text(release: str, kind: Kind) -> str:
     home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
+    server = f"/usr/bin/python3 {home}/server.py"
     return f"""[Unit]
 Description=stand-in for an SGLang server
 StartLimitIntervalSec=600
@@ -37,11 +50,12 @@ StartLimitBurst=3
 [Service]
 Type=exec
 Environment=SGLFLEET_RELEASE={release}
-ExecStart=/usr/bin/python3 {home}/server.py --port {PORT} --mode {mode} --cut {cut}
-ExecStartPost=/usr/bin/python3 {home}/server.py --wait {PORT}
+ExecStartPre=/bin/sleep {kind.delay}
+ExecStart={server} --port {kind.port} --mode {kind.mode} --cut {kind.cut}
+ExecStartPost={server} --wait {kind.port}
 Restart=on-failure
 RestartSec=1
-TimeoutStartSec={start}
+TimeoutStartSec={kind.start}
 TimeoutStopSec=30
 KillMode=mixed
 [Install]
@@ -49,28 +63,42 @@ WantedBy=multi-user.target
 """
 
 
-def stage(lab: Lab, hosts: Sequence[str], release: str, mode: str = "ok", cut: float = 2.0, start: int = 20) -> None:
+def on_all(lab: Lab, hosts: Sequence[str], script: str, stdin: str | None = None) -> None:
+    """A script on several hosts at the same time, past network and sshd."""
+
+    def one(name: str) -> None:
+        done = lab.host(name).exec("sh", "-c", script, stdin=stdin)
+        assert done.returncode == 0, (name, done.stderr)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, hosts))
+
+
+def stage(lab: Lab, hosts: Sequence[str], release: str, kind: Kind | None = None) -> None:
     """A release of the stand-in in place, nothing restarted."""
-    for name in hosts:
-        home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
-        unit = shlex.quote(unit_text(release, mode, cut, start))
-        script = (
-            f"mkdir -p {home} && cat > {home}/server.py && printf %s {unit} > {home}/{UNIT} && touch {home}/.complete"
-        )
-        done = lab.host(name).exec("sh", "-c", script, stdin=SERVER)
-        assert done.returncode == 0, done.stderr
+    home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
+    unit = shlex.quote(unit_text(release, kind or Kind()))
+    script = f"mkdir -p {home}; cat > {home}/server.py; printf %s {unit} > {home}/{UNIT}; touch {home}/.complete"
+    on_all(lab, hosts, script, SERVER)
 
 
-def wipe(lab: Lab, hosts: Sequence[str]) -> None:
-    """As if nothing had ever been deployed."""
-    for name in hosts:
-        lab.host(name).exec(
-            "sh",
-            "-c",
-            f"systemctl disable --now {UNIT}; systemctl reset-failed {UNIT};"
-            " systemctl stop 'sglfleet-*.timer' 'sglfleet-*.service';"
-            f" rm -rf /var/lib/sglfleet/{SERVICE} /etc/systemd/system/{UNIT}; systemctl daemon-reload; true",
-        )
+def place(lab: Lab, hosts: Sequence[str], release: str) -> None:
+    """Every host serves a staged release, and nothing of a former roll is left."""
+    base = f"/var/lib/sglfleet/{SERVICE}"
+    on_all(
+        lab,
+        hosts,
+        f"""systemctl stop 'sglfleet-*.timer' 'sglfleet-*.service' {UNIT} 2>/dev/null
+umount {base}/.roll 2>/dev/null
+rm -rf {base}/.roll {base}/lock* {base}/history.jsonl /usr/local/bin/date
+set -e
+cp {base}/releases/{release}/{UNIT} /etc/systemd/system/{UNIT}
+ln -sfn releases/{release} {base}/current
+systemctl daemon-reload
+systemctl reset-failed {UNIT} 2>/dev/null || true
+systemctl enable -q {UNIT}
+systemctl start {UNIT}""",
+    )
 
 
 def host_rows(lab: Lab, hosts: Sequence[str]) -> list[list[Any]]:
@@ -134,6 +162,12 @@ class Run:
         return self.report
 
 
+def all_serve(lab: Lab, hosts: Sequence[str]) -> dict[str, str]:
+    """host -> release whose process answers there now."""
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(hosts, pool.map(lambda host: serves(lab, host), hosts), strict=True))
+
+
 def start(lab: Lab, targets: dict[str, str], policy: dict[str, Any] | None = None, **more: Any) -> Run:
     """Begin a roll: host -> release, in inventory order. `more`: fields of every target."""
     spec = {
@@ -167,11 +201,9 @@ def roll(lab: Lab, targets: dict[str, str], policy: dict[str, Any] | None = None
 
 def serves(lab: Lab, host: str) -> str:
     """The release whose process answers on the host now, empty where none generates."""
-    script = (
-        f"pid=$(systemctl show -P MainPID {UNIT}); [ $pid -gt 0 ] || exit 1; "
-        'curl -sf -m 5 -o /dev/null -d \'{"text": "x"}\' '
-        f"http://127.0.0.1:{PORT}/generate || exit 1; tr '\\0' '\\n' < /proc/$pid/environ | sed -n s/^SGLFLEET_RELEASE=//p"
-    )
+    script = f"""pid=$(systemctl show -P MainPID {UNIT}); [ $pid -gt 0 ] || exit 1
+curl -sf -m 5 -o /dev/null -d '{{"text": "x"}}' http://127.0.0.1:{PORT}/generate || exit 1
+tr '\\0' '\\n' < /proc/$pid/environ | sed -n s/^SGLFLEET_RELEASE=//p"""
     return lab.host(host).exec("sh", "-c", script).stdout.strip()
 
 

@@ -1,0 +1,365 @@
+"""Rolls over real hosts with stand-ins, and every fault: each test says what every node serves afterwards.
+
+That never more nodes were out than allowed is read from the hosts' journals, not from the program.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from lab.fleet import Lab
+from tests.lab import rolling
+from tests.lab.rolling import Kind
+
+pytestmark = pytest.mark.lab
+
+OLD, NEW = "old000000000", "new000000000"
+HOSTS = ["h1", "h2", "h3", "h4", "h5", "h6"]
+THREE = HOSTS[:3]
+KINDS = {
+    OLD: Kind(),
+    NEW: Kind(),
+    "badflag00000": Kind(mode="bad-flag"),
+    "crash0000000": Kind(mode="crash", cut=3.0),
+    "never0000000": Kind(mode="never", start=6),
+    "wrong0000000": Kind(mode="wrong"),
+    "empty0000000": Kind(mode="empty"),
+    "porttaken000": Kind(port=30777),
+    "slow00000000": Kind(delay=5.0),
+}
+
+
+@pytest.fixture(scope="module")
+def fleet(make_lab: Callable[..., Lab]) -> Lab:
+    """Six hosts with every release staged."""
+    lab = make_lab(6)
+    for release, kind in KINDS.items():
+        rolling.stage(lab, HOSTS, release, kind)
+    return lab
+
+
+@pytest.fixture
+def six(fleet: Lab) -> Iterator[Lab]:
+    """Every host up, reachable and serving the old release, before and after."""
+    rolling.place(fleet, HOSTS, OLD)
+    yield fleet
+    for host in fleet.hosts():
+        if host.group.frozen():
+            host.thaw()
+        host.heal() if host.is_up() else host.boot()
+    for host in fleet.hosts():
+        host.wait()
+
+
+def to(release: str, hosts: list[str] = THREE) -> dict[str, str]:
+    return dict.fromkeys(hosts, release)
+
+
+def results(report: dict[str, Any]) -> dict[str, str]:
+    print(json.dumps(report, indent=1))  # pytest shows it where the test fails
+    return {host: row["result"] for host, row in report["hosts"].items()}
+
+
+def turn(lab: Lab, host: str) -> dict[str, str]:
+    text = lab.host(host).exec("cat", f"/var/lib/sglfleet/{rolling.SERVICE}/.roll/turn").stdout
+    return dict(line.partition("=")[::2] for line in text.splitlines())
+
+
+def until(what: Callable[[], bool], timeout: float = 60.0) -> None:
+    end = time.monotonic() + timeout
+    while not what():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.2)
+
+
+# --- in order -------------------------------------------------------------------------------------------------------
+
+
+def test_six_hosts_and_a_release_that_fails_on_start(six: Lab) -> None:
+    began, before = time.time(), {host: rolling.main_pid(six, host) for host in HOSTS}
+    report = rolling.roll(six, to("badflag00000", HOSTS))
+    assert report["exit"] == 4
+    assert results(report) == {"h1": "reverted", **dict.fromkeys(HOSTS[1:], "untouched")}
+    assert rolling.all_serve(six, HOSTS) == to(OLD, HOSTS)
+    assert {h: rolling.main_pid(six, h) for h in HOSTS[1:]} == {h: before[h] for h in HOSTS[1:]}, "never restarted"
+    assert rolling.most_out(six, HOSTS, began) == 1, "only the canary was ever down"
+    assert "flag no-such-flag of this service" in report["hosts"]["h1"]["diagnoses"][0]
+    assert any("unrecognized arguments" in line for line in report["hosts"]["h1"]["log"])
+    history = six.host("h1").exec("tail", "-n1", f"/var/lib/sglfleet/{rolling.SERVICE}/history.jsonl").stdout
+    assert json.loads(history)["result"] == "reverted"
+
+
+def test_a_good_release_goes_through_in_order_and_a_second_run_changes_nothing(six: Lab) -> None:
+    began = time.time()
+    run = rolling.start(six, to(NEW, HOSTS))
+    report = run.done()
+    assert report["exit"] == 0, run.lines
+    assert rolling.all_serve(six, HOSTS) == to(NEW, HOSTS)
+    assert 1 <= rolling.most_out(six, HOSTS, began) <= 2
+    stops = sorted((next(a for a, b in rolling.outages(six, h) if b > began), h) for h in HOSTS)
+    assert stops[0][1] == "h1"
+    assert {h for _, h in stops[1:3]} == {"h2", "h3"}
+    assert {h for _, h in stops[3:5]} == {"h4", "h5"}
+    pids = {host: rolling.main_pid(six, host) for host in HOSTS}
+    assert set(results(rolling.roll(six, to(NEW, HOSTS))).values()) == {"kept"}
+    assert {host: rolling.main_pid(six, host) for host in HOSTS} == pids
+    assert not six.host("h1").exec("cat", f"/var/lib/sglfleet/{rolling.SERVICE}/lock").stdout, "no lock stays"
+
+
+@pytest.mark.parametrize(
+    ("release", "stage", "said"),
+    [
+        ("wrong0000000", "gate", "one token repeated"),
+        pytest.param("empty0000000", "gate", "empty text", marks=pytest.mark.full),
+        ("crash0000000", "gate|soak", "restarted meanwhile|ended after its start|no answer|refused"),
+        pytest.param("never0000000", "start", "the start failed", marks=pytest.mark.full),
+    ],
+)
+def test_bad_releases(six: Lab, release: str, stage: str, said: str) -> None:
+    import re
+
+    began = time.time()
+    report = rolling.roll(six, to(release), {"soak": 6.0})
+    assert results(report) == {"h1": "reverted", "h2": "untouched", "h3": "untouched"}
+    assert re.fullmatch(stage, report["hosts"]["h1"]["stage"])
+    assert re.search(said, report["hosts"]["h1"]["reason"])
+    assert rolling.all_serve(six, THREE) == to(OLD)
+    assert rolling.most_out(six, THREE, began) == 1
+    state = six.host("h1").exec("systemctl", "show", "-P", "NRestarts,ActiveState", rolling.UNIT).stdout.split()
+    assert "active" in state, "no restart of the bad release goes on in the background"
+
+
+@pytest.mark.full
+def test_port_taken(six: Lab) -> None:
+    taker = "import socket,time; s=socket.socket(); s.bind(('0.0.0.0',30777)); s.listen(); time.sleep(120)"
+    six.host("h1").exec("systemd-run", "--unit=taker", "--collect", "/usr/bin/python3", "-c", taker)
+    report = rolling.roll(six, to("porttaken000"))
+    six.host("h1").exec("systemctl", "stop", "taker")
+    assert results(report)["h1"] == "reverted"
+    assert any("port 30777" in text for text in report["hosts"]["h1"]["diagnoses"])
+    assert rolling.all_serve(six, THREE) == to(OLD)
+
+
+@pytest.mark.full
+def test_canary_bad_then_fixed(six: Lab) -> None:
+    assert rolling.roll(six, to("badflag00000"))["exit"] == 4
+    report = rolling.roll(six, to(NEW))
+    assert report["exit"] == 0
+    assert rolling.all_serve(six, THREE) == to(NEW)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("on_failure", "h1"), [("rollback", OLD), ("halt", NEW)])
+def test_the_second_node_fails(six: Lab, on_failure: str, h1: str) -> None:
+    """The release is good on the first node and bad on the second: nodes already done go back, or stay."""
+    began = time.time()
+    rolling.stage(six, ["h2"], "mixed0000000", Kind(mode="bad-flag"))
+    rolling.stage(six, ["h1", "h3"], "mixed0000000")
+    report = rolling.roll(six, to("mixed0000000"), {"max_unavailable": 1, "on_failure": on_failure})
+    assert report["exit"] == 4
+    assert rolling.all_serve(six, THREE) == {"h1": h1 if h1 == OLD else "mixed0000000", "h2": OLD, "h3": OLD}
+    assert ("h1" in report["rolled_back"]) is (on_failure == "rollback")
+    assert rolling.most_out(six, THREE, began) == 1
+
+
+@pytest.mark.full
+def test_a_first_deploy_that_fails_leaves_the_unit_stopped_and_disabled(six: Lab) -> None:
+    six.host("h1").exec("sh", "-c", f"systemctl disable --now {rolling.UNIT}; rm -f /var/lib/sglfleet/standin/current")
+    report = rolling.roll(six, {"h1": "badflag00000"})
+    assert results(report) == {"h1": "stopped"}
+    shown = six.host("h1").exec("systemctl", "show", "-P", "ActiveState", "-P", "UnitFileState", rolling.UNIT).stdout
+    assert set(shown.split()) <= {"inactive", "disabled"}
+
+
+# --- the network, the host ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_unreachable_before(six: Lab) -> None:
+    six.host("h2").cut()
+    report = rolling.roll(six, to(NEW))
+    six.host("h2").heal()
+    assert "h2" in report["unreachable"]
+    assert report["exit"] == 4
+    assert rolling.all_serve(six, THREE) == {"h1": NEW, "h2": OLD, "h3": NEW}
+
+
+@pytest.mark.full
+def test_unreachable_during_drain(six: Lab) -> None:
+    busy = 'curl -s -m 60 -d \'{"text": "x", "seconds": 40}\' http://127.0.0.1:30000/generate'
+    six.host("h1").exec("systemd-run", "--collect", "sh", "-c", busy)
+    run = rolling.start(six, to(NEW), {"drain": 60.0, "lost_after": 4.0})
+    run.wait_for("^h1: drain")
+    time.sleep(1)
+    six.host("h1").cut()
+    report = run.done()
+    six.host("h1").heal()
+    assert report["hosts"]["h1"]["stage"] == "drain"
+    assert results(report)["h2"] == "untouched"
+    assert rolling.all_serve(six, THREE) == to(OLD), "nothing was switched"
+
+
+def test_unreachable_between_stop_and_start(six: Lab) -> None:
+    """The host finishes the start on its own, and goes back on its own when nobody accepts it."""
+    began = time.time()
+    run = rolling.start(six, to("slow00000000"), {"lost_after": 2.0, "gate_deadline": 5.0, "margin": 3.0})
+    run.wait_for("^h1: start")
+    until(lambda: turn(six, "h1").get("phase") == "starting")
+    six.host("h1").cut()
+    report = run.done()
+    assert results(report) == {"h1": "lost", "h2": "untouched", "h3": "untouched"}
+    until(lambda: rolling.serves(six, "h1") == "slow00000000", 30)
+    until(lambda: turn(six, "h1").get("phase") == "reverted", 60)
+    assert rolling.all_serve(six, THREE) == to(OLD)
+    six.host("h1").heal()
+    assert rolling.most_out(six, THREE, began) == 1
+    report = rolling.roll(six, to("slow00000000"))
+    assert report["exit"] == 0, "healed, the second run finishes the job"
+
+
+@pytest.mark.full
+def test_unreachable_after_start_for_a_moment(six: Lab) -> None:
+    """Shorter than `lost_after`: the roll goes on over a new connection."""
+    run = rolling.start(six, to(NEW), {"lost_after": 40.0, "soak": 4.0})
+    run.wait_for("^h1: soak")
+    six.host("h1").cut()
+    time.sleep(6)
+    six.host("h1").heal()
+    assert run.done()["exit"] == 0
+    assert rolling.all_serve(six, THREE) == to(NEW)
+
+
+@pytest.mark.full
+def test_rebooted_in_its_turn(six: Lab) -> None:
+    run = rolling.start(six, to(NEW), {"lost_after": 60.0, "soak": 20.0})
+    run.wait_for("^h1: soak")
+    six.host("h1").crash()
+    six.host("h1").boot()
+    report = run.done()
+    assert results(report) == {"h1": "reverted", "h2": "untouched", "h3": "untouched"}
+    assert "rebooted" in report["hosts"]["h1"]["reason"]
+    assert rolling.all_serve(six, THREE) == to(OLD)
+
+
+@pytest.mark.full
+def test_frozen_in_its_turn(six: Lab) -> None:
+    """A host that hangs: TCP connects, nobody answers. Thawed, it goes back by itself."""
+    run = rolling.start(six, to(NEW), {"lost_after": 4.0, "soak": 15.0, "gate_deadline": 5.0, "margin": 2.0})
+    run.wait_for("^h1: soak")
+    six.host("h1").freeze()
+    report = run.done()
+    six.host("h1").thaw()
+    assert results(report) == {"h1": "lost", "h2": "untouched", "h3": "untouched"}
+    until(lambda: turn(six, "h1").get("phase") == "reverted", 90)
+    assert rolling.all_serve(six, THREE) == to(OLD)
+
+
+@pytest.mark.full
+def test_sshd_restarted(six: Lab) -> None:
+    run = rolling.start(six, to(NEW), {"soak": 5.0, "lost_after": 20.0})
+    run.wait_for("^h1: soak")
+    six.host("h1").exec(
+        "sh",
+        "-c",
+        "systemctl kill -s KILL ssh.service; pkill -KILL -x sshd; systemctl restart ssh.service",
+    )
+    assert run.done()["exit"] == 0
+    assert rolling.all_serve(six, THREE) == to(NEW)
+
+
+@pytest.mark.full
+def test_disk_full(six: Lab) -> None:
+    """Nothing can be written on the canary: nothing is begun anywhere."""
+    before = {host: rolling.main_pid(six, host) for host in THREE}
+    roll = f"/var/lib/sglfleet/{rolling.SERVICE}/.roll"
+    script = f"mkdir -p {roll} && mount -t tmpfs -o size=8k full {roll} && head -c 8192 /dev/zero > {roll}/x"
+    assert six.host("h1").exec("sh", "-c", script).returncode == 0
+    report = rolling.roll(six, to(NEW))
+    six.host("h1").exec("umount", roll)
+    assert report["exit"] == 4
+    assert "space" in report["refused"][0]
+    assert {host: rolling.main_pid(six, host) for host in THREE} == before
+    assert rolling.roll(six, to(NEW))["exit"] == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_host_s_clock_is_an_hour_off(six: Lab, hours: int) -> None:
+    """Hosts of the lab share one kernel clock, so `date` is what lies; nothing else of ours asks for the time."""
+    lie = f"#!/bin/sh\nexec /bin/date -d '{hours} hour' \"$@\"\n"
+    six.host("h1").exec("sh", "-c", "cat > /usr/local/bin/date; chmod 755 /usr/local/bin/date", stdin=lie)
+    assert rolling.roll(six, to(NEW))["exit"] == 0
+    assert rolling.all_serve(six, THREE) == to(NEW)
+
+
+# --- controllers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "gate",
+        *(
+            pytest.param(stage, marks=pytest.mark.full)
+            for stage in ("drain", "switching", "start", "soak", "accept", "serves")
+        ),
+    ],
+)
+def test_the_controller_is_killed_then_run_again(six: Lab, stage: str) -> None:
+    began = time.time()
+    run = rolling.start(six, to(NEW), {"soak": 2.0})
+    run.wait_for(f"^h1: {stage}")
+    run.kill()
+    served = rolling.all_serve(six, THREE)
+    assert served["h2"] == served["h3"] == OLD
+    report = rolling.roll(six, to(NEW), {"soak": 2.0})
+    assert report["exit"] == 0, "the lock of a controller that is gone does not stop the next one"
+    assert rolling.all_serve(six, THREE) == to(NEW)
+    assert rolling.most_out(six, THREE, began) <= 2
+    time.sleep(1)
+    assert turn(six, "h1")["phase"] == "accepted"
+    timers = six.host("h1").exec("systemctl", "list-timers", "--all", "--no-legend", "sglfleet-*").stdout
+    assert not timers.strip(), "nobody takes the host back later"
+
+
+@pytest.mark.full
+def test_the_controller_is_killed_with_a_bad_release_in_the_gate(six: Lab) -> None:
+    """Nobody is there to undo it: the host goes back by itself."""
+    run = rolling.start(six, to("wrong0000000"), {"gate_deadline": 4.0, "margin": 2.0, "lost_after": 2.0})
+    run.wait_for("^h1: gate")
+    run.kill()
+    until(lambda: turn(six, "h1").get("phase") == "reverted", 60)
+    assert rolling.all_serve(six, THREE) == to(OLD)
+
+
+def test_two_controllers(six: Lab) -> None:
+    first = rolling.start(six, to(NEW), {"soak": 8.0})
+    first.wait_for("^h1: soak")
+    second = rolling.roll(six, to("slow00000000"))
+    assert second["exit"] == 4
+    assert "locked by" in second["refused"][0]
+    assert "since 20" in second["refused"][0]
+    assert first.done()["exit"] == 0
+    assert rolling.all_serve(six, THREE) == to(NEW)
+
+
+@pytest.mark.full
+def test_a_controller_that_slept_does_nothing_after_its_lock_was_taken_over(six: Lab) -> None:
+    import signal
+
+    first = rolling.start(six, to(NEW), {"soak": 6.0})
+    first.wait_for("^h1: soak")
+    first.process.send_signal(signal.SIGSTOP)
+    lock = f"/var/lib/sglfleet/{rolling.SERVICE}/lock"
+    # as if its lease had run out long ago, and the other one had come from another machine
+    rolling.on_all(six, THREE, f"sed -i 's/^renewed=.*/renewed=1/; s/^origin=.*/origin=elsewhere/' {lock}")
+    assert rolling.roll(six, to(OLD))["exit"] == 0
+    first.process.send_signal(signal.SIGCONT)
+    report = first.done()
+    assert report["exit"] == 4
+    assert rolling.all_serve(six, THREE) == to(OLD)
