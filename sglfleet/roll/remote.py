@@ -155,7 +155,7 @@ class Remote:
     def node(self, verb: str, *words: str, timeout: float = 20.0) -> operations.Output:
         """A verb of the node's script, which `prepare` put on the host."""
         line = " ".join(shlex.quote(word) for word in (verb, self.service, *words))
-        return self.sh(f"sh /var/lib/sglfleet/{self.service}/.roll/node.sh {line}", timeout=timeout)
+        return self.sh(f"sh /var/lib/sglfleet/{shlex.quote(self.service)}/.roll/node.sh {line}", timeout=timeout)
 
     def must(self, verb: str, *words: str, timeout: float = 20.0) -> operations.Output:
         """The same, and RefusedError with what the host said where it fails."""
@@ -196,10 +196,12 @@ class Remote:
         raise RefusedError(said.splitlines()[-1])
 
     def targets(self) -> dict[str, Target]:
-        """release -> target, of the releases this host remembers."""
+        """release -> target, of the releases this host remembers, the one last rolled to at the end."""
         from sglfleet.roll.target import Target
 
-        output = self.sh(f"cat /var/lib/sglfleet/{self.service}/.roll/targets/* 2>/dev/null")
+        output = self.sh(
+            f"cd /var/lib/sglfleet/{shlex.quote(self.service)}/.roll/targets 2>/dev/null && cat $(ls -1tr) </dev/null"
+        )
         known: dict[str, Target] = {}
         for line in output.out.splitlines():
             try:

@@ -43,8 +43,8 @@ def roll_service(
     keeper: Greenlet | None = None
     try:
         found = _look(remotes, report)
-        if not plan(_nodes(targets, found, report.out), policy).batches and not report.out:
-            chosen = plan(_nodes(targets, found, report.out), policy)
+        if not plan(nodes_of(targets, found, report.out), policy).batches and not report.out:
+            chosen = plan(nodes_of(targets, found, report.out), policy)
             report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
             _keep(report, chosen, found)
             return report
@@ -52,7 +52,7 @@ def roll_service(
         if report.refused:
             return report
         found = _settle(found, held, report, say)
-        chosen = plan(_nodes(targets, found, report.out), policy)
+        chosen = plan(nodes_of(targets, found, report.out), policy)
         report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
         for text in report.plan:
             say(text)
@@ -106,7 +106,7 @@ def _look(remotes: Mapping[str, Remote], report: Report) -> dict[str, Probe]:
     return found
 
 
-def _nodes(targets: Mapping[str, Target], found: Mapping[str, Probe], out: Mapping[str, str]) -> list[Node]:
+def nodes_of(targets: Mapping[str, Target], found: Mapping[str, Probe], out: Mapping[str, str]) -> list[Node]:
     nodes = []
     for host, target in targets.items():
         state = found.get(host)
@@ -255,7 +255,7 @@ def _take_back(roll: Roll, report: Report) -> None:
     roll.say(f"{roll.service}: taking back {', '.join(targets)}")
     found = {host: roll.remotes[host].probe() for host in targets}
     back = replace(roll, targets={**roll.targets, **targets}, found={**roll.found, **found}, latch=Latch())
-    chosen = plan(_nodes(targets, found, {}), replace(roll.policy, canary=()))
+    chosen = plan(nodes_of(targets, found, {}), replace(roll.policy, canary=()))
     _batches(back, chosen, report.rolled_back)
     if back.latch.closed:
         report.closed += f"; taking back stopped: {back.latch.reason}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from sglfleet import router, rollout
+from sglfleet import rollout, router
 from sglfleet.exits import Exit
 from sglfleet.roll import history, lock
 from sglfleet.roll.latch import Latch, LatchClosedError
@@ -107,8 +108,51 @@ def test_reports_say_what_every_node_has() -> None:
     for part in ("h1: reverted, serves r1", "start: the start failed", "known: known", "| log", "h2: untouched"):
         assert part in text
     assert report.failures["h2"].startswith("not changed")
-    json.dumps(report.as_json())
+    report.out["h3"] = "no route"
+    report.rolled_back["h1"] = report.outcomes["h1"]
+    valid("rollout", json.loads(json.dumps(report.as_json())))
     assert Report("s", outcomes={"h1": Outcome("h1", "kept", "r1")}).exit is Exit.FINE
+
+
+def valid(schema: str, document: object) -> None:
+    import jsonschema
+
+    text = (Path(__file__).parents[3] / "schemas" / f"{schema}.json").read_text(encoding="utf-8")
+    jsonschema.validate(document, json.loads(text))
+
+
+def test_rows_of_status() -> None:
+    from sglfleet.commands.status import row
+
+    state = parse(
+        "unit_ActiveState=active\nunit_ActiveEnterTimestampMonotonic=40000000\nuptime=100\nrelease=r2\ncurrent=r1\n"
+        "turn_phase=started\nunit_NRestarts=2\nlock_who=ann@ops\n"
+    )
+    one = row("h1", "s", state, "ok")
+    assert one["since"] == "1 min 0 s"
+    for part in ("runs r2, current is r1", "not finished (started)", "2 automatic restarts"):
+        assert part in one["drift"]
+    lost = {"host": "h2", "service": "s", "health": "unreachable", "reason": "no route"}
+    valid("status", {"schema_version": 1, "inventory": "i", "rows": [one, lost]})
+
+
+def test_which_release_one_goes_back_to() -> None:
+    from sglfleet.roll import again
+
+    known = {r: Target("h1", "s", r, 30000) for r in ("r1", "r2", "r3")}
+    state = parse(
+        "unit_ActiveState=active\nrelease=r3\ncurrent=r3\nreleases=r3 r2 r1 \nturn_phase=accepted\nturn_old=r1\n"
+    )
+    assert again.previous(state, known).release == "r1", "what the last turn came from"
+    assert again.named("r2")(state, known).release == "r2"
+    assert again.intended(state, known).release == "r3"
+    with pytest.raises(again.NotPossibleError, match="ambiguous"):
+        again.named("r")(state, known)
+    with pytest.raises(again.NotPossibleError, match="kept are r3, r2, r1"):
+        again.named("r9")(state, known)
+    alone = parse("unit_ActiveState=active\nrelease=r3\nreleases=r3 \nturn_old=r1\n")
+    with pytest.raises(again.NotPossibleError, match="no other release"):
+        again.previous(alone, known)
 
 
 @pytest.mark.parametrize("flag", ["--serial", "--no-wait"])
