@@ -69,7 +69,10 @@ def unpack(printed: str) -> dict[str, Any]:
     lines = printed.strip().splitlines()
     if not lines:
         raise ValueError("nothing was printed")
-    answer = json.loads(zlib.decompress(base64.b64decode(lines[-1], validate=True)))
+    try:
+        answer = json.loads(zlib.decompress(base64.b64decode(lines[-1], validate=True)))
+    except zlib.error as error:
+        raise ValueError(f"not an answer of ours ({error})") from error
     if not isinstance(answer, dict):
         raise ValueError("not an answer of ours")
     return answer
