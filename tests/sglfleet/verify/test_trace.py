@@ -135,8 +135,8 @@ def test_chunks_do_not_matter(tmp_path_factory, events, size):
 
 
 @pytest.mark.full
-def test_300_mb_in_half_a_minute_and_300_mb(tmp_path):
-    """Written in torch's own layout: mostly Python frames with indented arguments."""
+def test_300_mb_of_trace_in_300_mb_of_memory(tmp_path):
+    """Written in torch's own layout: mostly Python frames with indented arguments. Its speed is in benchmarks/."""
     frame = event("python_function", "a.py(3): f", args={"Python id": 3, "Python parent id": 2})
     kernel = event("kernel", "k" * 120, args={"grid": [2, 1, 1], "block": [128, 1, 1]})
     block = ",\n".join("  " + json.dumps(e, indent=1) for e in [frame] * 9 + [kernel])
@@ -148,11 +148,9 @@ def test_300_mb_in_half_a_minute_and_300_mb(tmp_path):
             out.write(",\n" + block)
         out.write("\n]}")
     code = (
-        "import resource as r, sys, time; from sglfleet.verify.trace import read;"
-        "t = time.monotonic(); x = read(sys.argv[1]);"
-        "print(sum(x.kernels.values()), time.monotonic() - t, r.getrusage(r.RUSAGE_SELF).ru_maxrss / 1024)"
+        "import resource as r, sys; from sglfleet.verify.trace import read; x = read(sys.argv[1]);"
+        "print(sum(x.kernels.values()), r.getrusage(r.RUSAGE_SELF).ru_maxrss / 1024)"
     )
     out = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True).stdout.split()
     assert int(out[0]) == blocks
-    assert float(out[1]) < 30
-    assert float(out[2]) < 300
+    assert float(out[1]) < 300
