@@ -34,7 +34,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     say("deploying: pyinfra -y inventory/lab.py deploy.py")
-    code = deploy("inventory/lab.py")
+    code = deploy("-y", "inventory/lab.py")
     if code:
         say("the deploy failed; the hosts stay up: look with LAB_NAME=demo sglfleet lab ssh h1; end with make demo-end")
         return code
@@ -66,9 +66,9 @@ def ready_lab() -> Lab:
     return lab
 
 
-def deploy(inventory: str) -> int:
+def deploy(*arguments: str) -> int:
     """Run the deploy as people do; its exit code."""
-    argv = [sys.executable, "-m", "pyinfra", "-y", inventory, "deploy.py"]
+    argv = [sys.executable, "-m", "pyinfra", *arguments, "deploy.py"]
     return subprocess.run(argv, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False).returncode
 
 
@@ -78,7 +78,7 @@ def simulated(why: list[str]) -> int:
     for reason in why:
         say(f"  {reason}")
     say("so this is a simulated fleet: verdicts, plan and units are real, nothing is started anywhere")
-    return deploy("inventory/demo.py")
+    return deploy("--dry", "--diff", "inventory/demo.py")
 
 
 def ask(address: str) -> str:

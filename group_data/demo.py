@@ -1,0 +1,3 @@
+"""Hosts of the simulated fleet."""
+
+services = ["qwen35-122b"]
