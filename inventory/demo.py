@@ -10,13 +10,13 @@ HARDWARE = {
     "demo-rtx-2": "rtx-pro-6000 x4",
 }
 
-MODELS = ("/models/Qwen3.5-122B-A10B",)
+MODEL = "/models/Qwen3.5-122B-A10B"  # no list: pyinfra takes every list and tuple of this file for a group
 
 demo_hosts = [
     (
         f"@fake/{name}",
         {
-            "fake_responses": {facts.MARKER: simulate.answer(gpu, models=MODELS)},
+            "fake_responses": {facts.MARKER: simulate.answer(gpu, models=(MODEL,))},
             "fake_delay": 0,
             "fake_delay_jitter": 0,
         },
