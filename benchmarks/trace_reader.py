@@ -2,8 +2,8 @@
 
     python benchmarks/trace_reader.py [MB]
 
-Prints seconds and peak memory of both, and the ratios. The trace is written in torch's own layout, nine Python frames to
-each kernel, as profiles with stacks are.
+Prints seconds and peak memory of both, and the ratios. The trace is written in torch's own layout, nine Python frames
+to each kernel, as profiles with stacks are.
 """
 
 from __future__ import annotations
