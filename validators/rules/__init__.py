@@ -45,3 +45,11 @@ def by_flag() -> dict[str, tuple[Rule, ...]]:
 def always() -> tuple[Rule, ...]:
     """Rules that are asked in every case."""
     return tuple(rule for rule in rules() if rule.always)
+
+
+def page(stem: str) -> str | None:
+    """The text of a rule's page, or None."""
+    known = {rule.stem for rule in rules()}
+    if stem not in known:
+        return None
+    return (HERE / f"{stem.replace('-', '_')}.md").read_text(encoding="utf-8")
