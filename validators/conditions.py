@@ -1,7 +1,7 @@
 """Evaluates the source text of one of the engine's conditions with three values: true, false, nobody can tell.
 
-Nothing is executed: the text is parsed, and only comparisons, `and`, `or`, `not`, `in` and literals are understood. What
-any other piece of it is, `lookup` says from its source text ("self.tp_size", "is_sm90_supported()"), or UNKNOWN.
+Nothing is executed: the text is parsed, and only comparisons, `and`, `or`, `not`, `in` and literals are understood.
+What any other piece is, `lookup` says from its source text ("self.tp_size", "is_sm90_supported()"), or UNKNOWN.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
     if isinstance(node, ast.Compare):
         return _compare(node, lookup)
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        items = [_value(item, lookup) for item in node.elts]
-        return UNKNOWN if any(item is UNKNOWN for item in items) else items
+        return [_value(item, lookup) for item in node.elts]
     return lookup(_source(node))
 
 
@@ -88,7 +87,7 @@ def _compare(node: ast.Compare, lookup: Lookup) -> Any:
     unsure = False
     for operator, right_node in zip(node.ops, node.comparators, strict=True):
         right = _value(right_node, lookup)
-        if left is UNKNOWN or right is UNKNOWN:
+        if _unsure(operator, left, right):
             unsure = True
         else:
             try:
@@ -98,6 +97,14 @@ def _compare(node: ast.Compare, lookup: Lookup) -> Any:
                 unsure = True
         left = right
     return UNKNOWN if unsure else True
+
+
+def _unsure(operator: ast.cmpop, left: Any, right: Any) -> bool:
+    if left is UNKNOWN or right is UNKNOWN:
+        return True
+    if isinstance(right, list) and any(item is UNKNOWN for item in right):
+        return not (isinstance(operator, ast.In | ast.NotIn) and any(item == left for item in right))
+    return isinstance(left, list) and any(item is UNKNOWN for item in left)
 
 
 def _test(operator: ast.cmpop, left: Any, right: Any) -> bool:

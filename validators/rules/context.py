@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from validators import conditions
 from validators.case import Case
 from validators.knowledge.loader import UnknownReleaseError, load_flashinfer
 from validators.knowledge.model import Artifact, Flag, Flashinfer, Generator, Sglang
+from validators.rules import atoms
 from validators.rules.interface import Part
 from validators.verdict import Evidence, Expectation, Gate, Outcome, Step, Value
 
@@ -16,6 +18,7 @@ Sm = tuple[int, int]
 
 
 _NAMED: dict[Artifact, dict[str, dict[str, Any]]] = {}
+_CHECKS: dict[Artifact, dict[str, list[dict[str, Any]]]] = {}
 _PROOFS: dict[tuple[Artifact, str], Evidence | None] = {}
 
 
@@ -27,6 +30,17 @@ def _named(release: Sglang) -> dict[str, dict[str, Any]]:
         listed = sites.get("named", ()) if isinstance(sites, dict) else sites
         rows = _NAMED[release.artifact] = {row["name"]: row for row in listed}
     return rows
+
+
+def checks(release: Sglang) -> dict[str, list[dict[str, Any]]]:
+    """The places where a release stops the start depending on the SM, by the function they stand in."""
+    found = _CHECKS.get(release.artifact)
+    if found is None:
+        found = _CHECKS[release.artifact] = {}
+        sites = release.sites or {}
+        for row in sites.get("checks", ()) if isinstance(sites, dict) else ():
+            found.setdefault(row["symbol"].rsplit(".", 1)[-1], []).append(row)
+    return found
 
 
 def _proof(release: Sglang, name: str) -> Evidence | None:
@@ -166,6 +180,17 @@ class Context:
     def library_proof(self, name: str) -> tuple[Evidence, ...]:
         known, found = self.flashinfer, self.generator(name)
         return (known.evidence(found.place, found.source),) if known and found else ()
+
+    # conditions of the engine
+
+    def holds(self, text: str, **known: Any) -> bool | None:
+        """A condition of the engine for this case; None where not every part of it is known. `known`: local names."""
+        return conditions.holds(text, lambda atom: known[atom] if atom in known else atoms.value(self, atom))
+
+    def test(self, name: str, **known: Any) -> bool | None:
+        """The condition of a named site for this case; None also where the site is not there."""
+        row = self.row(name)
+        return None if row is None else self.holds(row["test"], **known)
 
     # answers
 

@@ -1,0 +1,154 @@
+"""What a piece of one of the engine's conditions is for one case: `self.tp_size`, `is_sm90_supported()`, `major`.
+
+Only what cannot have been changed on the way is told: a flag that was given, a switch that was not, what the GPU is.
+Everything else is UNKNOWN, and a condition that needs it stops nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from validators.conditions import UNKNOWN
+from validators.knowledge.model import Artifact, Sglang
+
+if TYPE_CHECKING:
+    from validators.rules.context import Context
+
+# fields whose default holds when nobody gave the flag: topology, and what only a person turns on
+_STABLE = {
+    "tp_size",
+    "pp_size",
+    "dp_size",
+    "nnodes",
+    "moe_a2a_backend",
+    "speculative_algorithm",
+    "attn_cp_size",
+    "disaggregation_mode",
+}
+_OWNER = re.compile(r"^(self|cfg|view|args|server_args|.*server_args.*|get_\w+\(\)(\.\w+)*)$")
+_TAIL = re.compile(r"^(?:(?P<owner>.+)\.)?(?P<name>\w+)(?P<call>\(\))?$")
+_INDEXED = re.compile(r"^\w*server_args_dict(?:\[|\.get\()'(?P<name>\w+)'")
+_CAPABILITY = re.compile(r"get_device_capability\([^)]*\)")
+_ENV = re.compile(r"^envs\.(\w+)\.get\(\)$")
+_FIELDS: dict[Artifact, dict[str, str]] = {}
+_SMS: dict[Artifact, dict[str, frozenset[str]]] = {}
+
+
+def value(c: Context, text: str) -> Any:
+    """The value of the piece `text` in the case of `c`, or UNKNOWN."""
+    if "capability" in text:
+        return _capability(c, text)
+    if text.startswith("envs."):
+        return _environment(c, text)
+    match = _split(text)
+    if match is None:
+        return UNKNOWN
+    owner, name = match
+    if name in _KNOWN:
+        return _KNOWN[name](c)
+    sms = _predicate(c.release, name)
+    if sms is not None:
+        return c.sm_text in sms if c.sm_text else UNKNOWN
+    if owner == "[]" or (owner and _OWNER.match(owner)):
+        return field(c, name)
+    return UNKNOWN
+
+
+@lru_cache(maxsize=16384)
+def _split(text: str) -> tuple[str, str] | None:
+    indexed = _INDEXED.match(text)
+    if indexed:
+        return "[]", indexed["name"]
+    match = _TAIL.match(text)
+    if match is None:
+        if text.endswith(".architectures[0]"):
+            return "", "model_arch"
+        if text.startswith("attn_dp_enabled_of("):
+            return "", "is_dp_attention_enabled"
+        return None
+    return match["owner"] or "", match["name"]
+
+
+def field(c: Context, name: str) -> Any:
+    """The value of a field of the engine's arguments, as far as the flags given say it."""
+    flag = _fields(c.release).get(name)
+    if flag is None:
+        return UNKNOWN
+    if flag in c.args:
+        return c.args[flag]
+    found = c.release.flags[flag]
+    if found.kind in ("switch", "tristate") and isinstance(found.default, bool):
+        return found.default
+    return found.default if name in _STABLE and not found.default_source else UNKNOWN
+
+
+def _fields(release: Sglang) -> dict[str, str]:
+    table = _FIELDS.get(release.artifact)
+    if table is None:
+        table = _FIELDS[release.artifact] = {flag.field: flag.name for flag in release.flags.values() if flag.field}
+    return table
+
+
+def _predicate(release: Sglang, name: str) -> frozenset[str] | None:
+    """SMs for which a predicate of this release is true, by the release's own definition."""
+    table = _SMS.get(release.artifact)
+    if table is None:
+        table = _SMS[release.artifact] = {
+            row["name"].rsplit(".", 1)[-1]: frozenset(row["sms"]) for row in release.predicates or () if row.get("sms")
+        }
+    for form in (name, name.lstrip("_"), name.lstrip("_") + "_supported", name.lstrip("_").removesuffix("_supported")):
+        if form in table:
+            return table[form]
+    return None
+
+
+def _capability(c: Context, text: str) -> Any:
+    if not c.sm_text or not _CAPABILITY.search(text):
+        return UNKNOWN
+    rest = _CAPABILITY.sub("@", text).split("@")[-1]
+    if rest == "":
+        return c.sm
+    return c.sm[0] if rest == "[0]" else c.sm[1] if rest == "[1]" else UNKNOWN
+
+
+def _environment(c: Context, text: str) -> Any:
+    """`envs.NAME.get()`: what the service sets, else the release's default where it is known."""
+    match = _ENV.match(text)
+    if match is None:
+        return UNKNOWN
+    known = c.release.env.get(match[1])
+    given = c.case.env.get(match[1])
+    if given is not None:
+        if known is not None and known.type == "bool":
+            return given.lower() in ("1", "true", "yes", "y", "t", "on")
+        return given if known is not None and known.type == "str" else UNKNOWN
+    return UNKNOWN if known is None or known.default is None else known.default
+
+
+def _architecture(c: Context) -> Any:
+    return c.arch or UNKNOWN
+
+
+_KNOWN: dict[str, Any] = {
+    "major": lambda c: c.sm[0] if c.sm_text else UNKNOWN,
+    "minor": lambda c: c.sm[1] if c.sm_text else UNKNOWN,
+    "get_device_sm": lambda c: c.sm[0] * 10 + c.sm[1] if c.sm_text else UNKNOWN,
+    "is_cuda": lambda c: True,
+    "_is_cuda": lambda c: True,
+    "is_hip": lambda c: False,
+    "_is_hip": lambda c: False,
+    "is_npu": lambda c: False,
+    "_is_npu": lambda c: False,
+    "is_musa": lambda c: False,
+    "_is_musa": lambda c: False,
+    "is_flashinfer_available": lambda c: True,
+    "_is_flashinfer_available": lambda c: True,
+    "is_dp_attention_enabled": lambda c: c.dp_attention,
+    "enable_dp_attention": lambda c: c.dp_attention,
+    "tp_size": lambda c: c.tp,
+    "nnodes": lambda c: c.nnodes,
+    "model_arch": _architecture,
+    "get_device_name": lambda c: c.case.gpu_name or "a GPU that nobody named",  # asked only for the H20
+}

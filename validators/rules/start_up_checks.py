@@ -1,0 +1,118 @@
+"""What the engine's own argument resolution raises on this SM, for any flag: read and evaluated, not listed by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from validators.conditions import UNKNOWN
+from validators.knowledge.model import Artifact, Sglang
+from validators.rules import atoms
+from validators.rules.context import Context, checks, place
+from validators.rules.interface import Gate, Outcome, Part, Step, Value
+
+SUBJECT = "What argument resolution raises on this SM"
+FLAGS: tuple[str, ...] = ()
+SITES: tuple[str, ...] = ()
+ALWAYS = True
+
+_RESOLUTION = re.compile(r"sglang/srt/(server_args\.py|arg_groups/)")
+_FIELD = re.compile(r"\.(\w+)")
+_TABLE: dict[Artifact, tuple[tuple[dict[str, Any], frozenset[str]], ...]] = {}
+
+# substitutes that work on any GPU the release runs on: the engine's own choice
+_LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
+
+
+def judge(c: Context) -> Iterator[Part]:
+    """One part per flag: the first check that certainly raises because of it."""
+    told: set[str] = set()
+    given = frozenset(c.args)
+    for row, flags in _rows(c.release):
+        concerned = flags & given
+        if not concerned or concerned <= told or not all(holds(c, guard) for guard in row["guards"]):
+            continue
+        flag = _blamed(c, row, concerned)
+        if flag in told:
+            continue
+        told.add(flag)
+        yield _part(c, flag, row)
+
+
+def holds(c: Context, guard: str) -> bool | None:
+    """A guard with the local names that argument resolution uses for what the flags say."""
+    return c.holds(guard, **_locals(c, guard))
+
+
+def _locals(c: Context, guard: str) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for stage in ("prefill", "decode"):
+        if f"{stage}_backend" in guard:
+            known[f"{stage}_backend"] = attention(c, f"{stage}-attention-backend")
+    return known
+
+
+def attention(c: Context, flag: str) -> Any:
+    """The back end of prefill or decode: its own flag, else the common one. Source: `get_attention_backends`."""
+    value = c.args.get(flag) or c.args.get("attention-backend")
+    return value if value else UNKNOWN
+
+
+def _rows(release: Sglang) -> tuple[tuple[dict[str, Any], frozenset[str]], ...]:
+    """Checks of argument resolution, with the flags whose fields they test."""
+    found = _TABLE.get(release.artifact)
+    if found is None:
+        fields = {flag.field: flag.name for flag in release.flags.values() if flag.field}
+        rows = []
+        for listed in checks(release).values():
+            for row in listed:
+                if _RESOLUTION.match(row["file"]):
+                    text = " ".join(row["guards"])
+                    flags = {fields[name] for name in _FIELD.findall(text) if name in fields}
+                    if "prefill_backend" in text:
+                        flags |= {"prefill-attention-backend", "attention-backend"}
+                    if "decode_backend" in text:
+                        flags |= {"decode-attention-backend", "attention-backend"}
+                    rows.append((row, frozenset(flags)))
+        found = _TABLE[release.artifact] = tuple(rows)
+    return found
+
+
+def _blamed(c: Context, row: dict[str, Any], concerned: frozenset[str]) -> str:
+    """The flag that leads there: the one without which the check would not be met for certain."""
+    for flag in sorted(concerned, key=lambda name: (_weight(c, name, row), name)):
+        rest = {name: value for name, value in c.args.items() if name != flag}
+        bare = Context(c.case, c.release, rest, c.sm_text)
+        if not all(holds(bare, guard) for guard in row["guards"]):
+            return flag
+    return min(concerned)
+
+
+@lru_cache(maxsize=4096)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[\w-]+", text.lower()))
+
+
+def _weight(c: Context, flag: str, row: dict[str, Any]) -> int:
+    """A flag whose name or value the error text names is the likelier cause."""
+    words = _words(row["text"])
+    value = str(c.args.get(flag)).lower()
+    return 0 if flag in words else 1 if value in words else 2
+
+
+def _part(c: Context, flag: str, row: dict[str, Any]) -> Part:
+    proof = place(c.release, row)
+    said = row["text"].rstrip(". ") or "an assertion fails"
+    reason = f"{c.release.version} stops the start on SM {c.sm_text}: {said}."
+    instead: tuple[dict[str, Value], ...] = _LEAVE_OUT if _optional(flag) else ()
+    return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.RESOLUTION, False, reason, proof),), instead=instead)
+
+
+def _optional(flag: str) -> bool:
+    """Can the engine choose by itself: a back end, a switch. Not what the checkpoint or the fleet's shape decides."""
+    return flag.endswith("-backend") or flag.startswith(("enable-", "disable-"))
+
+
+__all__ = ["atoms", "attention", "holds", "judge"]
