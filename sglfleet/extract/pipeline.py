@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from sglfleet.extract import env, flags, pins
+from sglfleet.extract.checks import checks
 from sglfleet.extract.document import Places, flag_row, placed
 from sglfleet.extract.interpret import Interpreter
+from sglfleet.extract.named import automatic, named
 from sglfleet.extract.scope import Scopes
 from sglfleet.extract.tree import SourceTree
 from validators.knowledge.loader import FORMAT
@@ -31,6 +33,9 @@ def sglang(tree: SourceTree, gates: Gates) -> Document:
         "fields": fields,
         "env": [placed(row, places) for row in env.variables(interpreter)],
         "places": places.rows(),
+        "checks": checks(tree),
+        "tests": named(tree),
+        "switches": automatic(tree),
         **gates(tree, tree.version),
     }
 

@@ -125,7 +125,7 @@ def _automatic(c: Context) -> dict[str, Value] | None:
         return None
     given = {name: value for name, value in c.args.items() if name not in (ON, BACKEND)}
     bare = Context(c.case, c.release, given, c.sm_text)
-    for row in c.release.automatic or ():
+    for row in c.release.gates.get("switches", ()):
         if row["flag"] in (ON, BACKEND) and bare.holds(row["test"]):
             found: dict[str, Value] = row
             return found

@@ -26,9 +26,9 @@ def _named(release: Sglang) -> dict[str, dict[str, Any]]:
     """The named sites of a release; read once."""
     rows = _NAMED.get(release.artifact)
     if rows is None:
-        sites = release.sites or {}
-        listed = sites.get("named", ()) if isinstance(sites, dict) else sites
-        rows = _NAMED[release.artifact] = {row["name"]: row for row in listed}
+        rows = _NAMED[release.artifact] = {
+            row["name"]: row for row in (*release.gates.get("named", ()), *release.gates.get("tests", ()))
+        }
     return rows
 
 
@@ -37,8 +37,7 @@ def checks(release: Sglang) -> dict[str, list[dict[str, Any]]]:
     found = _CHECKS.get(release.artifact)
     if found is None:
         found = _CHECKS[release.artifact] = {}
-        sites = release.sites or {}
-        for row in sites.get("checks", ()) if isinstance(sites, dict) else ():
+        for row in release.gates.get("checks", ()):
             found.setdefault(row["symbol"].rsplit(".", 1)[-1], []).append(row)
     return found
 
@@ -147,8 +146,11 @@ class Context:
     def allows(self, name: str) -> bool | None:
         """Does the case's SM pass the site; None: no such site, or its condition could not be evaluated."""
         row = self.row(name)
-        sms = row.get("sms") if row else None
-        return None if sms is None else self.sm_text in sms
+        if row is None:
+            return None
+        if row.get("sms") is not None:
+            return self.sm_text in row["sms"]
+        return self.holds(row["test"]) if "test" in row else None
 
     def proof(self, name: str) -> tuple[Evidence, ...]:
         found = _proof(self.release, name)
