@@ -139,6 +139,7 @@ def own_state(service: str) -> Dict[str, Any]:
         "current": os.path.basename(os.readlink(current)) if os.path.islink(current) else None,
         "releases": sorted(p.split("/")[-2] for p in glob.glob(base + "/releases/*/.complete")),
         "lock": text(base + "/lock", 4096),
+        "turn": text(base + "/.roll/turn", 4096),
     }
 
 

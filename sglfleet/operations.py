@@ -76,7 +76,7 @@ def run(host: Host, script: str, *, stdin: str = "", timeout: float = 60, check:
 
 
 def raw(host: Host, command: str, timeout: float) -> list[str]:
-    """Run one shell command as the connection's own user; its standard output. Raises HostFailed when the host is lost."""
+    """Standard output of one shell command, as the connection's own user. Raises HostFailed when the host is lost."""
     from paramiko import SSHException
     from pyinfra.api.command import StringCommand
 

@@ -15,7 +15,8 @@ import click
 from sglfleet.exits import Exit
 
 if TYPE_CHECKING:
-    from sglfleet.planning import Job, Plan
+    from sglfleet.planning import Plan
+    from sglfleet.roll.report import Report as RollReport
 
 SCHEMA_VERSION = 1
 
@@ -45,8 +46,15 @@ class Outcome:
         if detail:
             self.extra.setdefault("details", {})[host] = detail.splitlines()[-40:]
 
-    def done(self, job: Job, what: str) -> None:
-        self.results[job.host, job.service.service] = what
+    def rolled(self, report: RollReport) -> None:
+        """One service's roll."""
+        for host, one in report.outcomes.items():
+            self.results[host, report.service] = one.result
+        for host, reason in report.failures.items():
+            self.failures.setdefault(host, f"{report.service}: {reason}")
+        self.problems += [f"{report.service}: {line}" for line in report.refused]
+        self.codes.add(report.exit)
+        self.extra.setdefault("rolls", []).append(report.as_json())
 
     def stop(self, kind: type[Any], lines: list[str], code: Exit) -> Any:
         """The exception that ends the run; everything wrong is in it."""

@@ -19,7 +19,7 @@ from sglfleet.report.model import Report
 from sglfleet.surroundings import Remark
 from validators.facts import HostFacts
 from validators.service import Service
-from validators.state import Collected, HostState
+from validators.state import Collected, HostState, Own
 from validators.verdict import Judgement
 
 
@@ -206,22 +206,21 @@ def _job(
     unit = state.unit(paths.unit(service.service))
     own = next((o for o in state.own if o.service == service.service), None)
     running = unit.release if unit and unit.active == "active" else None
-    previous = own.current.rpartition("/")[2] if own and own.current else None
     key = "api-key" if "api-key" in values else ""
     return Job(
         placement=p,
         judgement=judgement,
         release=release,
-        why=_why(state, service, release.id, running, previous),
+        why=_why(state, service, release.id, running, own),
         running=running,
-        previous=previous,
+        previous=own.current if own else None,
         install=engine.managed and there is None,
         key_file=f"{paths.secrets(service.service, release.id)}/{key}" if key else "",
         notes=notes,
     )
 
 
-def _why(state: HostState, service: Service, wanted: str, running: str | None, current: str | None) -> str:
+def _why(state: HostState, service: Service, wanted: str, running: str | None, own: Own | None) -> str:
     unit = state.unit(paths.unit(service.service))
     if unit is None or unit.file_release is None:
         return "first deploy"
@@ -229,8 +228,10 @@ def _why(state: HostState, service: Service, wanted: str, running: str | None, c
         return f"not running ({unit.active}/{unit.sub})"
     if running != wanted:
         return f"{running} -> {wanted}"
-    if unit.file_release != wanted or current != wanted:
+    if unit.file_release != wanted or own is None or own.current != wanted:
         return f"runs {wanted}, but the files are of {unit.file_release}"
+    if not own.settled:
+        return f"runs {wanted}, but the roll that brought it was interrupted"
     return ""
 
 

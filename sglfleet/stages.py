@@ -6,7 +6,9 @@ a host happens in operations. A host that fails drops out with its reason and th
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import weakref
 from dataclasses import dataclass, field
 from datetime import date
@@ -25,13 +27,14 @@ from sglfleet import facts as host_facts
 from sglfleet import install, intent, inventory, operations, outcome, paths, planning, secrets
 from sglfleet.exits import Exit
 from sglfleet.guard import check_validators
+from sglfleet.intent import Placement
 from sglfleet.planning import Job, Plan
 from validators.flagtypes import flag_types
 from validators.source import InputError
 from validators.state import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from pyinfra.api.host import Host
     from pyinfra.api.state import State
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 FACTS_TIMEOUT = 90  # seconds; nvidia-smi without persistence mode takes 30
 
 
-class Stopped(CliError, PyinfraError):  # type: ignore[misc]
+class Stopped(CliError, PyinfraError):  # type: ignore[misc]  # noqa: N818 - what became of the run
     """Ends the run before anything was changed. pyinfra shows the message and leaves with `exit_code`."""
 
     def __init__(self, message: str, code: Exit) -> None:
@@ -57,9 +60,11 @@ class Fleet:
     state: State
     name: str
     plan: Plan
+    placements: tuple[Placement, ...]
     outcome: outcome.Outcome
     lock: BoundedSemaphore = field(default_factory=BoundedSemaphore)
     rolled: bool = False
+    routed: bool = False  # the inventory has a router
     bad: set[str] = field(default_factory=set)  # hosts that failed in a stage
 
     def failed(self, host: str, reason: str, detail: str = "") -> None:
@@ -78,7 +83,7 @@ def plan() -> Fleet:
 
     Raises Stopped: bad input (2), or something is refused (1); all of it is shown, nothing was changed.
     """
-    state = ctx_state.get()
+    state = ctx_state.get()  # type: ignore[no-untyped-call]
     with _planning:
         if state not in _fleets:
             try:
@@ -112,11 +117,60 @@ def _plan(state: State) -> Fleet:
         raise result.stop(Stopped, sorted(problems), Exit.BAD_INPUT)
     collected = _collect(state, hosts, found, result)
     planned = planning.make(hosts, found, collected, values, name=name, root=root, today=date.today())
-    fleet = Fleet(state, name, planned, result)
+    fleet = Fleet(state, name, planned, found.placements, result)
+    fleet.routed = any(h.data.get("router") for h in state.inventory)
     result.planned(planned)
     if planned.refused:
         raise result.stop(Stopped, list(planned.refusals), Exit.REFUSED)
+    if state.config.DIFF:
+        _diff(state, planned)
+    if any(job.why for job in planned.jobs):
+        _preview(planned, collected)
     return fleet
+
+
+def _diff(state: State, planned: Plan) -> None:
+    """Units as they are against units as they will be. Secrets stand in neither."""
+    from gevent.pool import Pool
+
+    hosts = {h.name: h for h in state.inventory.get_active_hosts()}
+
+    def one(job: Job) -> tuple[Job, str]:
+        try:
+            script = f"cat {paths.unit_file(job.service.service)} 2>/dev/null || :"
+            return job, operations.run(hosts[job.host], script).out
+        except operations.HostFailed as e:
+            return job, f"# {e.reason}"
+
+    for job, before in Pool(64).imap(one, [job for job in planned.jobs if job.why]):
+        was = re.search(r"SGLFLEET_RELEASE=(\w+)", before)
+        old = before.replace(was[1], "RELEASE") if was else before  # every path holds it; the line above says it
+        new = job.release.unit.replace(job.release.id, "RELEASE")
+        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "on the host", "to be", n=1, lineterm="")
+        click.echo(f"  {job.host}  {paths.unit(job.service.service)}", err=True)
+        click.echo("".join(f"    {line}\n" for line in lines), err=True)
+
+
+def _preview(planned: Plan, collected: dict[str, Collected]) -> None:
+    """The roll as it will go, unless a host fails."""
+    from sglfleet import rollout
+    from sglfleet.roll.plan import Node
+
+    for name in dict.fromkeys(job.service.service for job in planned.jobs):
+        mine = [job for job in planned.jobs if job.service.service == name]
+        nodes = [
+            Node(
+                job.host,
+                job.release.id,
+                running=job.running or "",
+                serving=job.running is not None,
+                settled=not (job.why and job.running == job.release.id),
+                group=job.service.nodes.group if job.service.nodes else "",
+            )
+            for job in mine
+        ]
+        for line in rollout.preview(name, nodes, mine[0].service.rollout):
+            click.echo(f"  {line}", err=True)
 
 
 def _inventory_name() -> str:
@@ -152,8 +206,13 @@ def _collect(
             result.fail(name, answer)
     lost = {h for h in live if isinstance(got.get(h.name), str)}
     if lost:
-        state.fail_hosts(lost)
+        state.fail_hosts(lost)  # type: ignore[no-untyped-call]
     return answers
+
+
+def _host() -> Host:
+    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
+    return host
 
 
 # --- stages ---------------------------------------------------------------------------------------------------------
@@ -161,13 +220,13 @@ def _collect(
 
 def stage(fleet: Fleet) -> None:
     """Put what changes on this host: engine, release files, secrets. Nothing is restarted."""
-    jobs = [job for job in fleet.plan.of(ctx_host.get().name) if job.why]
+    jobs = [job for job in fleet.plan.of(_host().name) if job.why]
     if jobs:
         _stage(name="Stage releases", fleet=fleet, jobs=jobs)
 
 
 @operation(is_idempotent=False)
-def _stage(fleet: Fleet, jobs: list[Job]) -> Iterator[FunctionCommand]:
+def _stage(fleet: Fleet, jobs: list[Job]) -> Generator[FunctionCommand]:
     yield FunctionCommand(_stage_all, (fleet, jobs), {})
 
 
@@ -184,13 +243,16 @@ def _stage_all(state: State, host: Host, fleet: Fleet, jobs: list[Job]) -> bool:
 
 
 def roll(fleet: Fleet) -> None:
-    """Change the hosts in their order, each behind its health gate; the first that fails stops the rest."""
-    if any(job.why for job in fleet.plan.jobs):
+    """Change the hosts in their order, each behind its health gate; the first that fails stops the rest.
+
+    A router's list is put right also where no host changes.
+    """
+    if any(job.why for job in fleet.plan.jobs) or fleet.routed:
         _roll(name="Roll", fleet=fleet)
 
 
 @operation(is_idempotent=False)
-def _roll(fleet: Fleet) -> Iterator[FunctionCommand]:
+def _roll(fleet: Fleet) -> Generator[FunctionCommand]:
     yield FunctionCommand(_roll_all, (fleet,), {})
 
 
@@ -203,33 +265,34 @@ def _roll_all(state: State, host: Host, fleet: Fleet) -> bool:
 
 
 def _drive(state: State, fleet: Fleet) -> None:
-    stopped: set[str] = set()
-    hosts = {h.name: h for h in state.inventory.get_active_hosts()}
-    for job in fleet.plan.jobs:
-        if not job.why or job.service.service in stopped or job.host in fleet.bad or job.host not in hosts:
-            continue
-        host = hosts[job.host]
-        try:
-            if job.running:
-                operations.stop(host, job.service.service, job.release.stop_timeout)
-            operations.switch_to(host, job.service.service, job.release.id)
-            operations.start(host, job.service.service, job.release.start_timeout)
-            fleet.outcome.done(job, "started")
-        except operations.HostFailed as e:
-            stopped.add(job.service.service)
-            fleet.failed(job.host, f"{job.service.service}: {e.reason}", e.detail)
+    from sglfleet import rollout
+
+    absent: dict[str, dict[str, str]] = {}
+    for placement in fleet.placements:
+        reason = fleet.outcome.failures.get(placement.host.name)
+        if reason:
+            absent.setdefault(placement.service.service, {})[placement.host.name] = reason
+    try:
+        reports = rollout.roll(state, fleet.plan.jobs, absent=absent)
+    except RuntimeError as e:  # pyinfra was called in a way that cannot roll
+        for name in {job.host for job in fleet.plan.jobs if job.why}:
+            fleet.failed(name, str(e))
+        return
+    for report in reports:
+        fleet.outcome.rolled(report)
+        fleet.bad.update(report.failures)
 
 
 def remove_leftovers(fleet: Fleet) -> None:
     """Services that left the configuration: named; stopped and removed with `--data remove_leftovers=yes`."""
-    host = ctx_host.get()
+    host = _host()
     names = fleet.plan.leftovers.get(host.name, ())
     if names and str(host.data.get("remove_leftovers", "")).lower() in ("yes", "true", "1"):
         _remove(name="Remove services that left the configuration", fleet=fleet, names=list(names))
 
 
 @operation(is_idempotent=False)
-def _remove(fleet: Fleet, names: list[str]) -> Iterator[FunctionCommand]:
+def _remove(fleet: Fleet, names: list[str]) -> Generator[FunctionCommand]:
     yield FunctionCommand(_remove_all, (fleet, names), {})
 
 

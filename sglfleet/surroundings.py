@@ -1,4 +1,4 @@
-"""What stands around a service on its host and would hurt it: read from the host's state, said before the start. Pure."""
+"""What stands around a service on its host and would hurt it, read from the host's state before the start. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def remarks(service: Service, facts: HostFacts, state: HostState) -> list[Remark
 def leftovers(wanted: set[str], state: HostState) -> list[str]:
     """Services of ours on the host that its configuration does not list any more."""
     there = {unit.name for unit in state.units if unit.file_release and unit.load != "not-found"}
-    names = {name.removeprefix(UNIT_PREFIX).removesuffix(UNIT_SUFFIX) for name in there if name.startswith(UNIT_PREFIX)}
-    return sorted(name for name in names - wanted if not name.startswith("router"))
+    names = {n.removeprefix(UNIT_PREFIX).removesuffix(UNIT_SUFFIX) for n in there if n.startswith(UNIT_PREFIX)}
+    return sorted(name for name in names - wanted if not name.startswith("router-"))
 
 
 def foreign(state: HostState) -> list[Remark]:
@@ -85,7 +85,7 @@ def _gpus(service: Service, state: HostState) -> Iterator[Remark]:
             yield Remark(f"{gpu}: nvidia-smi advises {health.recovery_action}", "do that first")
     for line in state.xid[-3:]:
         yield Remark(
-            f"the kernel logged {line.strip()[:160]}", "look the Xid up in NVIDIA's list before trusting this GPU"
+            f"the kernel logged {line.strip()[:160]}", "look the Xid up in NVIDIA's list first"
         )
 
 

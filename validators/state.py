@@ -64,6 +64,13 @@ class Own(Fact):
     current: str | None = None
     releases: tuple[str, ...] = ()
     lock: str | None = None  # text of the lock file
+    turn: str | None = None  # a roll's own notes on this node, `key=value` lines
+
+    @property
+    def settled(self) -> bool:
+        """No turn of a roll was begun here that nobody accepted or undid."""
+        phase = next((line[6:] for line in (self.turn or "").splitlines() if line.startswith("phase=")), "")
+        return phase.strip() in ("", "accepted", "reverted", "stopped")
 
 
 class Model(Fact):
