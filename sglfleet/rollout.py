@@ -46,7 +46,7 @@ def policy_of(rollout: Rollout, order: Sequence[str], *, routed: bool) -> Policy
 def target_of(job: Job, host: Host) -> Target:
     """A job's target. The API key stays where it is, on the host."""
     service, release = job.service, job.release
-    address = host.data.get("service_address") or host.data.get("ssh_hostname") or host.name
+    address = host.data.get("address") or host.data.get("ssh_hostname") or host.name
     role = str(service.args.get("disaggregation-mode") or "")
     return Target(
         host=job.host,

@@ -161,18 +161,20 @@ class Router:
             )
             self._write()
 
-    def keep(self, urls: Iterable[str]) -> list[str]:
-        """Exactly these workers: the missing ones first, so that the list is never empty. Returns what was changed."""
-        wanted = list(dict.fromkeys(urls))
+    def keep(self, serving: Iterable[str], allowed: Iterable[str]) -> list[str]:
+        """All of `serving` in the list, nothing outside of `allowed`. Additions first: the list is never empty between.
+
+        Returns what was changed. A listed worker that is allowed and not known to serve stays: the router looks after
+        it itself, and it may only be out of our reach.
+        """
         rows = self.workers()
-        listed = {str(row.get("url")) for row in rows}
         healthy = {str(row.get("url")) for row in rows if row.get("is_healthy")}
         changes = []
-        for url in wanted:
+        for url in dict.fromkeys(serving):
             if url not in healthy:
                 self.add(url)
                 changes.append(f"added {url}")
-        for url in sorted(listed - set(wanted)):
+        for url in sorted({str(row.get("url")) for row in rows} - set(allowed)):
             self.remove(url)
             changes.append(f"removed {url}")
         return changes

@@ -15,7 +15,7 @@ from sglfleet.roll.plan import Node, Plan, Policy, Unit, lines, plan
 from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
 from sglfleet.roll.report import Report
 from sglfleet.roll.target import Target
-from sglfleet.roll.turn import Outcome, Roll, RouterLike, each, nap, take
+from sglfleet.roll.turn import Outcome, Roll, RouterError, RouterLike, each, nap, take
 
 if TYPE_CHECKING:
     from gevent import Greenlet
@@ -47,6 +47,7 @@ def roll_service(
             chosen = plan(nodes_of(targets, found, report.out), policy)
             report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
             _keep(report, chosen, found)
+            _keep_router(router, targets, found, report, say)
             return report
         found = _lock(service, targets, remotes, report, held)
         if report.refused:
@@ -71,6 +72,9 @@ def roll_service(
         )
         roll.known = {host: remote.targets() for host, remote in held.items()}
         keeper = _keep_lock(roll, held)
+        _keep_router(router, targets, found, report, say)
+        if report.refused:
+            return report
         _batches(roll, chosen, report.outcomes)
         report.closed = "; ".join([roll.latch.reason, *roll.latch.later]) if roll.latch.closed else ""
         if roll.latch.closed and policy.on_failure == "rollback" and not _fenced(roll):
@@ -137,6 +141,24 @@ def _keep(report: Report, chosen: Plan, found: Mapping[str, Probe]) -> None:
     for unit in chosen.blocked:
         for host in unit.hosts:
             report.outcomes[host] = Outcome(host, "untouched", found[host].release)
+
+
+def _keep_router(
+    router: RouterLike | None, targets: Mapping[str, Target], found: Mapping[str, Probe], report: Report, say: Say
+) -> None:
+    """Who serves is in the router, who left the configuration is not. A router that does not answer stops the roll."""
+    if router is None:
+        return
+    if any(target.role for target in targets.values()):
+        report.refused = (f"{report.service}: prefill/decode behind a router is not managed yet: remove `router`",)
+        return
+    urls = {host: target.public_url for host, target in targets.items() if target.rank == 0 and target.public_url}
+    serving = [url for host, url in urls.items() if host in found and found[host].active]
+    try:
+        for change in router.keep(serving, urls.values()):
+            say(f"router: {change}")
+    except RouterError as error:
+        report.refused = (f"{error}: nothing was touched",)
 
 
 def _lock(

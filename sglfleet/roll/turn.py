@@ -45,6 +45,8 @@ class RouterLike(Protocol):
 
     def add(self, url: str) -> None: ...
 
+    def keep(self, serving: Iterable[str], allowed: Iterable[str]) -> list[str]: ...
+
 
 @dataclass
 class Outcome:

@@ -11,6 +11,7 @@ def main() -> None:
     from sglfleet.fleet import connect, patch
 
     patch()
+    from sglfleet import router as routers
     from sglfleet.roll.plan import Policy
     from sglfleet.roll.remote import Remote
     from sglfleet.roll.service import roll_service
@@ -21,8 +22,14 @@ def main() -> None:
     policy = Policy(**{k: tuple(v) if isinstance(v, list) else v for k, v in spec["policy"].items()})
     targets = {name: Target(host=name, service=spec["service"], **fields) for name, fields in spec["targets"].items()}
     with connect(SimpleNamespace(hosts=hosts)) as fleet:  # type: ignore[arg-type]
-        remotes = {name: Remote(host, spec["service"]) for name, host in fleet.hosts.items()}
-        report = roll_service(spec["service"], targets, remotes, policy, out=fleet.failed)
+        router = None
+        if "router" in spec:
+            made = routers.parse(spec["router"]["data"], "test")
+            remote = Remote(fleet.hosts[spec["router"]["host"]], spec["service"])
+            routers.deploy(remote, made)
+            router = routers.Router(remote, made)
+        remotes = {name: Remote(host, spec["service"]) for name, host in fleet.hosts.items() if name in targets}
+        report = roll_service(spec["service"], targets, remotes, policy, out=fleet.failed, router=router)
         for line in report.lines():
             print(line)
         print("REPORT", json.dumps(report.as_json()))

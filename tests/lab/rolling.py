@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -168,16 +169,30 @@ def all_serve(lab: Lab, hosts: Sequence[str]) -> dict[str, str]:
         return dict(zip(hosts, pool.map(lambda host: serves(lab, host), hosts), strict=True))
 
 
-def start(lab: Lab, targets: dict[str, str], policy: dict[str, Any] | None = None, **more: Any) -> Run:
+def start(
+    lab: Lab,
+    targets: dict[str, str],
+    policy: dict[str, Any] | None = None,
+    router: dict[str, Any] | None = None,
+    **more: Any,
+) -> Run:
     """Begin a roll: host -> release, in inventory order. `more`: fields of every target."""
     spec = {
         "service": SERVICE,
-        "hosts": host_rows(lab, list(targets)),
+        "hosts": host_rows(lab, list(dict.fromkeys([*targets, *([router["host"]] if router else [])]))),
         "targets": {
-            host: {"port": PORT, "release": release, "start_timeout": 20.0, "stop_timeout": 30.0, **more}
+            host: {
+                "port": PORT,
+                "release": release,
+                "public_url": f"http://{lab.host(host).ip}:{PORT}",
+                "start_timeout": 20.0,
+                "stop_timeout": 30.0,
+                **more,
+            }
             for host, release in targets.items()
         },
         "policy": {**POLICY, **(policy or {})},
+        **({"router": router} if router else {}),
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.lab.roll_driver"],
@@ -194,9 +209,15 @@ def start(lab: Lab, targets: dict[str, str], policy: dict[str, Any] | None = Non
     return Run(process)
 
 
-def roll(lab: Lab, targets: dict[str, str], policy: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def roll(
+    lab: Lab,
+    targets: dict[str, str],
+    policy: dict[str, Any] | None = None,
+    router: dict[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
     """A roll from beginning to end."""
-    return start(lab, targets, policy, **more).done()
+    return start(lab, targets, policy, router, **more).done()
 
 
 def serves(lab: Lab, host: str) -> str:
@@ -257,3 +278,42 @@ def most_out(lab: Lab, hosts: Sequence[str], since: float) -> int:
         now += step
         most = max(most, now)
     return most
+
+
+@dataclass
+class Load:
+    """Constant requests to one address from threads, every other one streamed; every failure is kept."""
+
+    url: str
+    threads: int = 4
+    seconds: float = 0.5  # how long the stand-in takes for one
+    done: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Load:
+        self._stop = threading.Event()
+        self._pool = [threading.Thread(target=self._run, args=(i % 2 == 0,), daemon=True) for i in range(self.threads)]
+        for thread in self._pool:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._pool:
+            thread.join(30)
+
+    def _run(self, stream: bool) -> None:
+        body = {"text": "one two", "stream": stream, "seconds": self.seconds, "sampling_params": {"max_new_tokens": 12}}
+        while not self._stop.is_set():
+            try:
+                request = urllib.request.Request(
+                    f"{self.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
+                )
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    text = answer.read().decode()
+                whole = text.rstrip().endswith("[DONE]") if stream else bool(json.loads(text)["text"])
+                self.done += 1
+                if not whole:
+                    self.failures.append(f"cut after {len(text)} bytes")
+            except Exception as error:
+                self.failures.append(repr(error))

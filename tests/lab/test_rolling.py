@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -363,3 +364,92 @@ def test_a_controller_that_slept_does_nothing_after_its_lock_was_taken_over(six:
     report = first.done()
     assert report["exit"] == 4
     assert rolling.all_serve(six, THREE) == to(OLD)
+
+
+# --- behind the router ----------------------------------------------------------------------------------------------
+
+ROUTER_VENV = Path("/var/cache/sglfleet-lab/router-0.3.2")
+needs_router = pytest.mark.skipif(
+    not (ROUTER_VENV / "bin" / "python").exists(),
+    reason=f"no sglang-router in {ROUTER_VENV}: make router",
+)
+ROUTER = {
+    "host": "h6",
+    "data": {
+        "service": rolling.SERVICE,
+        "port": 30100,
+        "policy": "round_robin",
+        "venv": str(ROUTER_VENV),
+        "stop_timeout": 20,
+    },
+}
+
+
+@pytest.fixture
+def routed(six: Lab) -> Iterator[str]:
+    """The router's address; it runs on h6 and fronts h1 to h4."""
+    yield f"http://{six.host('h6').ip}:30100"
+    six.host("h6").exec("sh", "-c", "systemctl disable --now 'sglang-router-*.service'; rm -rf /etc/sglfleet/router-*")
+
+
+def listed(six: Lab) -> set[str]:
+    out = six.host("h6").exec("curl", "-s", "http://127.0.0.1:30100/workers").stdout
+    return {row["url"].split("//")[1].split(":")[0] for row in json.loads(out)["workers"] if row["is_healthy"]}
+
+
+@needs_router
+def test_no_request_fails_while_four_nodes_roll(six: Lab, routed: str) -> None:
+    four = HOSTS[:4]
+    assert rolling.roll(six, to(OLD, four), router=ROUTER)["exit"] == 0
+    assert listed(six) == {str(six.host(h).ip) for h in four}, "nothing had to change, and the list is right"
+    with rolling.Load(routed) as load:
+        time.sleep(2)
+        report = rolling.roll(six, to(NEW, four), {"drain": 20.0}, router=ROUTER)
+    assert report["exit"] == 0
+    assert rolling.all_serve(six, four) == to(NEW, four)
+    assert load.failures == []
+    assert load.done > 50
+    assert listed(six) == {str(six.host(h).ip) for h in four}
+    remembered = six.host("h6").exec("cat", f"/etc/sglfleet/router-{rolling.SERVICE}/workers").stdout
+    assert remembered.count("http://") == 4, "a restart of the router finds them again"
+
+
+@needs_router
+@pytest.mark.full
+def test_a_bad_release_behind_the_router_fails_no_request(six: Lab, routed: str) -> None:
+    four = HOSTS[:4]
+    rolling.roll(six, to(OLD, four), router=ROUTER)
+    with rolling.Load(routed) as load:
+        report = rolling.roll(six, to("wrong0000000", four), {"drain": 20.0}, router=ROUTER)
+    assert results(report)["h1"] == "reverted"
+    assert load.failures == []
+    assert listed(six) == {str(six.host(h).ip) for h in four}, "back in the router on its previous release"
+
+
+@needs_router
+@pytest.mark.full
+def test_router_down_in_the_middle(six: Lab, routed: str) -> None:
+    """The node in its turn serves the new release; no other one is touched, as it could not be drained."""
+    four = HOSTS[:4]
+    rolling.roll(six, to(OLD, four), router=ROUTER)
+    run = rolling.start(six, to(NEW, four), {"soak": 4.0}, router=ROUTER)
+    run.wait_for("^h1: soak")
+    six.host("h6").exec("systemctl", "stop", f"sglang-router-{rolling.SERVICE}")
+    report = run.done()
+    assert report["exit"] == 4
+    assert "router" in report["closed"]
+    assert rolling.all_serve(six, four) == {"h1": NEW, **to(OLD, HOSTS[1:4])}
+    assert rolling.roll(six, to(NEW, four), router=ROUTER)["exit"] == 0, "the next run starts the router and goes on"
+    assert listed(six) == {str(six.host(h).ip) for h in four}
+
+
+@needs_router
+@pytest.mark.full
+def test_the_last_worker_is_never_removed(six: Lab, routed: str) -> None:
+    two = HOSTS[:2]
+    rolling.roll(six, to(OLD, two), router=ROUTER)
+    six.host("h2").exec("systemctl", "stop", rolling.UNIT)
+    until(lambda: listed(six) == {str(six.host("h1").ip)}, 120)
+    report = rolling.roll(six, to(NEW, two), {"max_unavailable": 2}, router=ROUTER)
+    assert report["exit"] == 0, "the node that was down went first"
+    assert rolling.all_serve(six, two) == to(NEW, two)
