@@ -91,12 +91,14 @@ def roll(
     *,
     absent: Mapping[str, Mapping[str, str]] | None = None,
     say: Say | None = None,
+    prove: Callable[[str, str], str] | None = None,
 ) -> list[Report]:
     """Roll every service of `jobs`, one after another; hosts that run the right release already count and are kept.
 
-    `absent`: service -> host -> why nothing can be done there (unreachable, staging failed). Hosts are taken in the
-    order of the inventory, whatever the order of `jobs`. Raises RuntimeError, before anything is touched, where pyinfra
-    was called in a way that cannot roll.
+    `absent`: service -> host -> why nothing can be done there (unreachable, staging failed). `prove`: (host,
+    service) -> why the started release must not stay, "" where it may: the last step before it is accepted. Hosts
+    are taken in the order of the inventory, whatever the order of `jobs`. Raises RuntimeError, before anything is
+    touched, where pyinfra was called in a way that cannot roll.
     """
     from sglfleet.fleet import keep_alive
     from sglfleet.roll.remote import Remote
@@ -129,7 +131,9 @@ def roll(
             reports.append(Report(service, refused=tuple(str(error).splitlines())))
         else:
             policy = policy_of(rollout, list(targets), routed=router is not None)
-            reports.append(roll_service(service, targets, remotes, policy, out=out, router=router, say=tell))
+            reports.append(
+                roll_service(service, targets, remotes, policy, out=out, router=router, say=tell, prove=prove)
+            )
         for line in reports[-1].lines():
             tell(line)
     return reports

@@ -32,6 +32,7 @@ def roll_service(
     out: Mapping[str, str] | None = None,
     router: RouterLike | None = None,
     say: Say = print,
+    prove: Callable[[str, str], str] | None = None,
 ) -> Report:
     """Bring every host of `targets` (in inventory order) to its target release. `out`: unreachable host -> reason.
 
@@ -65,6 +66,7 @@ def roll_service(
             policy=policy,
             targets=dict(targets),
             remotes=dict(remotes),
+            prove=prove,
             found=found,
             latch=Latch(),
             say=say,

@@ -19,6 +19,7 @@ from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
 from sglfleet.roll.target import Target
 
 POLL = 0.3  # s between two looks at a host
+PROOF_SECONDS = 300.0  # s that a proof may take at most, profile included
 JOURNAL_LINES = 400
 SHOWN_LINES = 15
 T = TypeVar("T")
@@ -82,6 +83,7 @@ class Roll:
     latch: Latch
     say: Callable[[str], None]
     router: RouterLike | None = None
+    prove: Callable[[str, str], str] | None = None  # (host, service) -> why the release must not stay; "" it may
     known: dict[str, dict[str, Target]] = field(default_factory=dict)  # host -> release -> target, of older releases
 
     def target(self, host: str, release: str) -> Target:
@@ -117,6 +119,10 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
         stage = "soak"
         announce(roll, unit, stage)
         soak(roll, unit, started)
+        if roll.prove is not None:
+            stage = "proof"
+            announce(roll, unit, stage)
+            proven(roll, unit)
         stage = "accept"
         announce(roll, unit, stage)
         seconds = time.monotonic() - began
@@ -201,10 +207,18 @@ def drain(roll: Roll, unit: Unit) -> None:
     roll.say(f"{host}: requests still run after {roll.policy.drain:.0f} s; the stop drains them")
 
 
+def proven(roll: Roll, unit: Unit) -> None:
+    """The flags of the unit's server, seen working. Raises TurnError where a contradiction undoes the turn."""
+    host = unit.hosts[0]  # the one that serves HTTP
+    if roll.prove is not None and (why := roll.prove(host, roll.service)):
+        raise TurnError(host, why, "proof")
+
+
 def watch(roll: Roll) -> str:
     """Seconds after which a started host goes back by itself if nobody accepts it."""
     policy = roll.policy
-    return str(int(policy.gate_deadline + policy.soak + policy.lost_after + policy.margin))
+    proof = PROOF_SECONDS if roll.prove is not None else 0.0
+    return str(int(policy.gate_deadline + policy.soak + policy.lost_after + policy.margin + proof))
 
 
 def go(roll: Roll, host: str) -> None:

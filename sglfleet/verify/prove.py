@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sglfleet.verify.document import HostProof, verdicts
-from validators.verdict import Decision, Outcome, Verdict
+from validators.verdict import Decision, Outcome, Status, Verdict
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
+
+    from sglfleet.verify.findings import Finding, Proof
 
 SECONDS = 240.0  # one proof, profile included, before the host counts as lost
 
@@ -103,7 +105,7 @@ def assemble(
     return HostProof(
         host,
         service,
-        proofs=findings(judged, evidence),
+        proofs=_standing_in(findings(judged, evidence), substitutes, info),
         rows=table(_asked(asked, manifest, judged), judged, evidence, fields, substitutes, names),
         correctness=compare(raw.get("outputs") or (), before) if correctness else None,
         outputs=tuple(raw.get("outputs") or ()),
@@ -141,6 +143,24 @@ def _asked(
     if asked is not None:
         return asked
     return {v.flag: v.value for v in judged if not v.automatic and v.rule not in ("host", "fit")}
+
+
+def _standing_in(
+    proofs: tuple[Proof, ...], substitutes: Mapping[str, Any], info: Mapping[str, Any]
+) -> tuple[Proof, ...]:
+    """On a lab host that plays a GPU and runs on its CPU, what a GPU would show says nothing against a flag."""
+    if "device" not in substitutes or info.get("device") != "cpu":
+        return proofs
+    return tuple(
+        replace(p, status=Status.NOT_PROVEN, reason=f"this host stands in for one with GPUs: {p.reason}")
+        if p.status is Status.CONTRADICTED and all(_of_gpu(f) for f in p.findings if f.status is Status.CONTRADICTED)
+        else p
+        for p in proofs
+    )
+
+
+def _of_gpu(finding: Finding) -> bool:
+    return finding.expectation is not None and finding.expectation.kind in ("kernel", "operator", "log", "server_info")
 
 
 def _stand_in(manifest: Mapping[str, Any]) -> dict[str, Any]:
