@@ -164,10 +164,15 @@ def _of_gpu(finding: Finding) -> bool:
 
 
 def _stand_in(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags a lab's inventory put in after judging, from the notes in the manifest (`--flag value: …`)."""
-    from sglfleet.verify.effective import given_flags
-
+    """Flags a lab's inventory put in or left out after judging, from the notes in the manifest. Left out: value ""."""
     out: dict[str, Any] = {}
     for note in manifest.get("stand_in") or ():
-        out.update(given_flags(str(note).replace(":", " ").split()))
+        head, _, rest = str(note).partition(": ")
+        if "after judging" not in head:
+            continue
+        for part in rest.split("; "):
+            if part.startswith("left out: "):
+                out.update(dict.fromkeys(part.removeprefix("left out: ").split(", "), ""))
+            elif not part.startswith("engine: "):
+                out.update(item.split("=", 1) for item in part.split(", ") if "=" in item)
     return out

@@ -125,3 +125,24 @@ def test_a_flag_judged_inert_and_forced_needs_no_expectation_of_the_plain_list()
     idle = verdict(SUM, outcome=Outcome.INERT)
     proof = assemble(answer("tp1-triton", idle), "h", "s")
     assert proof.proofs[0].status is Status.NOT_PROVEN
+
+
+STAND_IN = "stand-in of the lab, after judging: attention-backend=torch_native, device=cpu; left out: tp-size"
+
+
+def test_a_lab_host_that_plays_a_gpu_says_nothing_against_a_flag_and_nothing_for_it():
+    fusion = verdict(
+        "flashinfer-allreduce-fusion-backend", Expectation("log", present="FlashInfer AllReduce Fusion on")
+    )
+    asked = verdict("attention-backend", Expectation("kernel", present="^_fwd_kernel$"), value="triton")
+    raw = answer("tp1-triton", fusion, asked)
+    assert [p.status for p in assemble(raw, "h", "s").proofs] == [Status.CONTRADICTED, Status.PROVEN]
+    raw["manifest"]["stand_in"] = [STAND_IN]
+    assert assemble(raw, "h", "s").proofs[0].status is Status.CONTRADICTED  # it does run on a GPU
+    raw["server_info"]["device"] = "cpu"
+    lab = assemble(raw, "h", "s", asked={"attention-backend": "fa3"})
+    assert lab.proofs[0].status is Status.NOT_PROVEN
+    assert "stands in" in lab.proofs[0].reason
+    (row,) = [r for r in lab.rows if r.flag == "attention-backend"]
+    assert row.explained
+    assert "stand-in of the lab" in row.reason
