@@ -88,6 +88,33 @@ NAMED: dict[str, tuple[Where, ...]] = {
         Where(r"server_args\.py|arg_groups/.*", r"deterministic", tested("enable_deterministic_inference", FUSION)),
         Where(r"server_args\.py", r"deterministic", tested(f"self.enable_{FUSION}")),
     ),
+    "symm-mem.sizes": (
+        Where(
+            r"distributed/device_communicators/(all_reduce_utils|torch_symm_mem|custom_all_reduce_utils)\.py",
+            r"^$",
+            assigned("TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES"),
+        ),
+    ),
+    "symm-mem.guard": (
+        Where(
+            r"distributed/device_communicators/torch_symm_mem\.py",
+            r"__init__",
+            tested("is None", "TORCH_SYMM_MEM_ALL_REDUCE"),
+        ),
+        Where(
+            r"distributed/device_communicators/torch_symm_mem\.py", r"__init__", tested("supported_max_sizes is None")
+        ),
+    ),
+    "deep-gemm.off": (
+        Where(
+            r"layers/deep_gemm_wrapper/configurer\.py|layers/quantization/deep_gemm.*",
+            r"",
+            tested("sm_version", "< 90"),
+        ),
+    ),
+    "moe-sum.applies": (
+        Where(r"layers/moe/.*", r"", assigned("use_fused_moe_sum_all_reduce", "enable_fused_moe_sum_all_reduce")),
+    ),
 }
 
 # flag of the engine -> assignments or overrides that turn it on unasked
@@ -168,6 +195,7 @@ def named(tree: SourceTree) -> list[Row]:
         row = next((found for where in places for found in _find(tree, where)), None)
         rows.append({"name": name, **row} if row else {"name": name, "missing": True})
     rows.append(_next_layer_architectures(tree))
+    rows.append(_mla_architectures(tree))
     return rows
 
 
@@ -216,6 +244,38 @@ def _next_layer_architectures(tree: SourceTree) -> Row:
         "symbol": "",
         "line": line,
         "condition": quote,
+        "value": sorted(sure),
+        "maybe": sorted(maybe - sure),
+    }
+
+
+class _Mla(_Finder):
+    """Collects the architectures that the model configuration gives multi-head latent attention."""
+
+    def seen(self, node: ast.stmt, guards: list[Guard], scope: Scope) -> None:
+        if isinstance(node, ast.Assign) and ast.unparse(node) == "self.attention_arch = AttentionArch.MLA" and guards:
+            names = re.findall(r"'([A-Z]\w+)'", guards[-1].text)
+            unsure = "getattr" in guards[-1].text
+            last = guards[-1]
+            self.found.append(
+                {"line": last.line, "quote": last.quote, "names": names, "unsure": unsure, "at": scope.symbol}
+            )
+
+
+def _mla_architectures(tree: SourceTree) -> Row:
+    path = SRT + "configs/model_config.py"
+    found = _Mla(tree, path, Where("", "", returned())).read() if tree.has(path) else []
+    if not found:
+        return {"name": "mla.archs", "missing": True}
+    sure = {name for row in found if not row["unsure"] for name in row["names"]}
+    maybe = {name for row in found if row["unsure"] for name in row["names"]}
+    first = found[0]
+    return {
+        "name": "mla.archs",
+        "file": path,
+        "symbol": first["at"],
+        "line": first["line"],
+        "condition": first["quote"][:200],
         "value": sorted(sure),
         "maybe": sorted(maybe - sure),
     }

@@ -131,6 +131,14 @@ def _architecture(c: Context) -> Any:
     return c.arch or UNKNOWN
 
 
+def mla(c: Context) -> Any:
+    """Has the model multi-head latent attention, by the release's own list of architectures."""
+    row = c.row("mla.archs")
+    if row is None or not c.arch or c.arch in row.get("maybe", ()):
+        return UNKNOWN
+    return c.arch in row["value"]
+
+
 _KNOWN: dict[str, Any] = {
     "major": lambda c: c.sm[0] if c.sm_text else UNKNOWN,
     "minor": lambda c: c.sm[1] if c.sm_text else UNKNOWN,
@@ -150,5 +158,6 @@ _KNOWN: dict[str, Any] = {
     "tp_size": lambda c: c.tp,
     "nnodes": lambda c: c.nnodes,
     "model_arch": _architecture,
+    "use_mla_backend": mla,
     "get_device_name": lambda c: c.case.gpu_name or "a GPU that nobody named",  # asked only for the H20
 }

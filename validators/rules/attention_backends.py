@@ -1,0 +1,133 @@
+"""Attention back ends, for both stages and for images: what the constructor of the chosen one demands of the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from validators.rules import constructors
+from validators.rules.context import Context
+from validators.rules.interface import Evidence, Expectation, Gate, Outcome, Part, Step, Value
+
+SUBJECT = "Attention back ends of prefill, decode and images"
+STAGES = {
+    "attention-backend": "",
+    "prefill-attention-backend": "prefill",
+    "decode-attention-backend": "decode",
+    "speculative-draft-attention-backend": "",
+}
+IMAGES = "mm-attention-backend"
+FLAGS = (*STAGES, IMAGES)
+SITES = ("mla.archs",)
+
+# back end -> function or class whose checks stand between it and the start
+_BUILT_BY = {
+    "fa3": "create_flashattention_v3_backend",
+    "hpc_ops": "HPCOpsAttnBackend.__init__",
+    "flashmla": "create_flashmla_backend",
+    "cutlass_mla": "create_cutlass_mla_backend",
+    "trtllm_mla": "create_trtllm_mla_backend",
+    "trtllm_mha": "create_trtllm_mha_backend",
+    "cutedsl_mla": "create_cutedsl_mla_backend",
+}
+_TRTLLM_GEN = "gen_trtllm_gen_fmha_module"  # FlashInfer's module behind trtllm_mla
+# kernels seen on a real GPU, by stage; what is missing here has not been seen
+_KERNELS = {
+    "triton": {"prefill": r"^_fwd_kernel$", "decode": r"^_fwd_grouped_kernel_stage1$|^_fwd_kernel_stage1$"},
+    "flashinfer": {
+        "prefill": r"flashinfer::(Batch)?PrefillWith\w*KVCacheKernel<",
+        "decode": r"Batch(Decode|Prefill)WithPagedKVCacheKernel",
+    },
+    "fa3": {"prefill": r"flash::FlashAttnFwdSm90", "decode": r"flash::FlashAttnFwdSm90"},
+}
+
+
+def judge(c: Context) -> Iterator[Part]:
+    for flag, stage in STAGES.items():
+        backend = c.args.get(flag)
+        if isinstance(backend, str) and c.has(flag):
+            yield from _stage(c, flag, stage, backend)
+    backend = c.args.get(IMAGES)
+    if isinstance(backend, str) and c.has(IMAGES):
+        yield from _images(c, backend)
+
+
+def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
+    instead = _instead(c, flag)
+    symbol = _BUILT_BY.get(backend)
+    built = constructors.part(c, flag, f"attention back end {backend}", symbol, instead=instead) if symbol else None
+    if built is not None:
+        yield replace(built, expects=_expects(c, stage, backend, built.evidence[0]) if _runs(built) else ())
+    elif backend in _KERNELS:
+        yield _plain(c, flag, stage, backend)
+    if backend == "trtllm_mla":
+        yield from _trtllm_mla(c, flag, instead)
+    if flag == "attention-backend" and c.given("prefill-attention-backend") and c.given("decode-attention-backend"):
+        reason = "Both stages have a back end of their own, so the common one is used by neither."
+        step = Step(Gate.RESOLUTION, False, reason)
+        flag_place = c.release.flags[flag]
+        proof = c.release.evidence(flag_place.place, "--" + flag)
+        yield Part(flag, Outcome.INERT, reason, (proof,), (step,))
+
+
+def _runs(part: Part) -> bool:
+    return part.outcome is Outcome.ACTIVE
+
+
+def _plain(c: Context, flag: str, stage: str, backend: str) -> Part:
+    known = c.release.flags[flag]
+    proof = c.release.evidence(known.place, "--" + flag)
+    reason = f"{c.release.version} takes back end {backend}; it tests no GPU for it."
+    return Part(
+        flag,
+        Outcome.ACTIVE,
+        reason,
+        (proof,),
+        (Step(Gate.PARSER, True, reason, proof),),
+        _expects(c, stage, backend, proof),
+    )
+
+
+def _trtllm_mla(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:
+    """The engine's own gate is wider than the library's: prefill goes to a kernel that exists for SM 10.x only."""
+    builds = c.builds(_TRTLLM_GEN)
+    if builds is not False:
+        return
+    proof = c.library_proof(_TRTLLM_GEN)
+    reason = f"FlashInfer {c.flashinfer_version} has no kernel for trtllm_mla prefill on SM {c.sm_text}."
+    yield Part(flag, Outcome.FAILS, reason, proof, (Step(Gate.LIBRARY, False, reason, proof[0]),), instead=instead)
+
+
+def _images(c: Context, backend: str) -> Iterator[Part]:
+    built = constructors.part(
+        c,
+        IMAGES,
+        f"the image encoder's back end {backend}",
+        "VisionAttention._determine_attention_backend",
+        instead=({},),
+        known={"backend": backend},
+    )
+    if built is not None:
+        yield built
+
+
+def _instead(c: Context, flag: str) -> tuple[dict[str, Value], ...]:
+    """What this release would pick by itself on this SM: named where the table is known, else the flag is left out."""
+    tables = c.release.gates.get("tables") or {}
+    kind = "mla" if c.holds("runner.use_mla_backend") else "mha"
+    row = tables.get(f"attention.default.{kind}") if isinstance(tables, dict) else None
+    value = row["by_sm"].get(c.sm_text) if row else None
+    if isinstance(value, str) and c.choice(flag, value):
+        return ({flag: value},)
+    return ({},)
+
+
+def _expects(c: Context, stage: str, backend: str, source: Evidence) -> tuple[Expectation, ...]:
+    found = _KERNELS.get(backend, {})
+    if backend == "fa3" and c.sm != (9, 0):
+        return ()  # the name seen is the SM 9.0 kernel's
+    return tuple(
+        Expectation("kernel", present=pattern, where=where, source=source)
+        for where, pattern in found.items()
+        if not stage or stage == where
+    )
