@@ -58,6 +58,13 @@ def flag_row(row: Row, places: Places) -> Row:
     return {**kept, "at": places.at(row)}
 
 
+def generator_row(row: Row, places: Places) -> Row:
+    assumed = {"archs": [], "always": True, "cuda_min": {}, "source": "", "certain": True}
+    if row["majors"] is None and row["certain"]:
+        row = {**row, "always": True}  # names nothing: there is no path to tell apart
+    return placed({k: v for k, v in row.items() if k not in assumed or v != assumed[k]}, places)
+
+
 def _same(left: Any, right: Any) -> bool:
     """Equal in JSON: `0` is not `false` there."""
     return type(left) is type(right) and bool(left == right)

@@ -21,8 +21,15 @@ class UnresolvedError(Exception):
     """An expression whose value cannot be known without running the engine; the message is its source text."""
 
     def __init__(self, node: ast.AST):
-        super().__init__(ast.unparse(node))
+        super().__init__()
         self.node = node
+
+    def __str__(self) -> str:
+        return ast.unparse(self.node)
+
+
+class RaisedError(Exception):
+    """The function that is followed raises here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,22 +359,18 @@ class Interpreter:
     # -- calls
 
     def _call(self, node: ast.Call, frame: Frame) -> Any:
-        dotted = ast.unparse(node.func)
-        if dotted in self.hooks:
-            return self.hooks[dotted](node, frame)
+        if isinstance(node.func, ast.Name) and node.func.id in self.hooks:
+            return self.hooks[node.func.id](node, frame)
         if isinstance(node.func, ast.Attribute):
-            method = self._method(node, node.func, frame)
-            if method is not NotImplemented:
-                return method
-        called = self.value(node.func, frame)
+            holder = self.value(node.func.value, frame)
+            plain_method = self._method(node, holder, node.func.attr, frame)
+            if plain_method is not NotImplemented:
+                return plain_method
+            called = self.attribute(holder, node.func.attr, node.func, frame.depth)
+        else:
+            called = self.value(node.func, frame)
         if isinstance(called, External):
-            if called.name in PURE and not node.keywords:
-                arguments = [
-                    self._iterate(a, frame) if called.name in ITERATING else self.value(a, frame) for a in node.args
-                ]
-                if not any(isinstance(a, External) for a in arguments):
-                    return PURE[called.name](*arguments)
-            raise UnresolvedError(node)
+            return self._builtin(called, node, frame)
         args = self._items(node.args, frame)
         kwargs = {k.arg: self.value(k.value, frame) for k in node.keywords if k.arg}
         if any(k.arg is None for k in node.keywords):
@@ -378,20 +381,28 @@ class Interpreter:
             return self.call(called, args, kwargs, node, frame.depth)
         raise UnresolvedError(node)
 
-    def _method(self, node: ast.Call, func: ast.Attribute, frame: Frame) -> Any:
+    def _builtin(self, called: External, node: ast.Call, frame: Frame) -> Any:
+        if called.name in PURE and not node.keywords:
+            arguments = [
+                self._iterate(a, frame) if called.name in ITERATING else self.value(a, frame) for a in node.args
+            ]
+            if not any(isinstance(a, External) for a in arguments):
+                return PURE[called.name](*arguments)
+        raise UnresolvedError(node)
+
+    def _method(self, node: ast.Call, holder: Any, attr: str, frame: Frame) -> Any:
         """Methods of plain values: `.keys()`, `.lower()`, … NotImplemented where the holder is none."""
-        try:
-            holder = self.value(func.value, frame)
-        except UnresolvedError:
-            return NotImplemented
-        if isinstance(holder, Instance) and func.attr == "get":  # an environment variable that is not set
+        if isinstance(holder, Instance) and attr == "get":  # an environment variable that is not set
             return holder.args[0] if holder.args else None
         if isinstance(holder, External) and holder.name == "sys.modules":
             return None
-        if not isinstance(holder, str | list | dict | tuple) or func.attr not in METHODS:
+        if not isinstance(holder, str | list | dict | tuple) or attr not in METHODS:
             return NotImplemented
-        result = getattr(holder, func.attr)(*[self.value(a, frame) for a in node.args])
-        return list(result) if func.attr in ("keys", "values", "items") else result
+        try:
+            result = getattr(holder, attr)(*[self.value(a, frame) for a in node.args])
+        except (TypeError, ValueError, LookupError, AttributeError):
+            raise UnresolvedError(node) from None
+        return list(result) if attr in ("keys", "values", "items") else result
 
     def call(self, called: Function, args: list[Any], kwargs: dict[str, Any], node: ast.AST, depth: int) -> Any:
         """A function of the tree whose body is simple enough. Raises Unresolved."""
@@ -428,6 +439,8 @@ class Interpreter:
             case ast.Import() | ast.ImportFrom():
                 for name in _imported(statement):
                     frame.local[name] = self._from(self.scopes.imported(frame.path, statement, name), frame.depth + 1)
+            case ast.Raise():
+                raise RaisedError(ast.unparse(statement))
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr), args=args)) if (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sglfleet.extract import env, flags, pins
+from sglfleet.extract import cuda, env, flags, pins
+from sglfleet.extract import flashinfer as generators
 from sglfleet.extract.checks import checks
-from sglfleet.extract.document import Places, flag_row, placed
+from sglfleet.extract.document import Places, flag_row, generator_row, placed
 from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.named import automatic, named
 from sglfleet.extract.scope import Scopes
@@ -15,6 +16,7 @@ from sglfleet.extract.tree import SourceTree
 from validators.knowledge.loader import FORMAT
 
 EXTRACTOR = "1"  # raised whenever the same artifact gives other rows
+PACKAGES = ("flashinfer", "flashinfer.comm", "flashinfer.fused_moe")  # those whose names SGLang probes
 Document = dict[str, Any]
 Gates = Callable[[SourceTree, str], Document]
 
@@ -48,3 +50,31 @@ def head(subject: str, tree: SourceTree) -> Document:
         "extractor": EXTRACTOR,
         "artifact": {"name": tree.name, "file": tree.file, "sha256": tree.sha256},
     }
+
+
+def flashinfer(tree: SourceTree) -> Document:
+    """Everything that is known of one FlashInfer release. Raises ExtractError."""
+    interpreter = Interpreter(Scopes(tree))
+    places = Places()
+    python, requirements = pins.pins(tree)
+    return {
+        **head("flashinfer", tree),
+        "python": python,
+        "pins": [{k: v for k, v in row.items() if v} for row in requirements],
+        "cuda_min": cuda.minimums(interpreter),
+        "aot_cuda_min": cuda.aot_minimums(interpreter),
+        "generators": [generator_row(row, places) for row in generators.generators(interpreter)],
+        "exports": {package: exported(interpreter, package) for package in PACKAGES},
+        "places": places.rows(),
+    }
+
+
+def exported(interpreter: Interpreter, package: str) -> list[str]:
+    """Names that `from package import …` finds: what its __init__ binds, and its submodules."""
+    tree = interpreter.scopes.tree
+    path = tree.module(package)
+    if path is None:
+        return []
+    folder = package.replace(".", "/") + "/"
+    inside = {p.removeprefix(folder).split("/")[0].removesuffix(".py") for p in tree.list(folder)}
+    return sorted(n for n in {*interpreter.scopes.names(path), *inside} if not n.startswith("_"))

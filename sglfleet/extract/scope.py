@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sglfleet.extract.tree import ExtractError, SourceTree
+from sglfleet.extract.tree import SourceTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Scopes:
 
     def imported(self, path: str, statement: ast.Import | ast.ImportFrom, name: str, depth: int = 0) -> Binding:
         """What an import statement binds `name` to."""
-        if depth > 12:
-            raise ExtractError(f"{self.tree.name}: {path}: imports of {name} go in a circle: report this release")
+        if depth > 12:  # modules that import each other's names in a circle bind nothing here
+            return External(name)
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 if (alias.asname or alias.name.partition(".")[0]) == name:
@@ -80,10 +80,11 @@ class Scopes:
                 module = self.tree.module(source)
                 if module is None:
                     return External(f"{source}.{alias.name}")
-                if alias.name in self.names(module):
-                    return self.find(module, alias.name, depth + 1)
                 inner = self.tree.module(f"{source}.{alias.name}")
-                return Module(inner) if inner else self.find(module, alias.name, depth + 1)
+                bound = self.names(module).get(alias.name)
+                if inner and (bound is None or _same_import(module, bound, source, alias.name)):
+                    return Module(inner)
+                return self.find(module, alias.name, depth + 1)
         return External(name)
 
     def _star(self, path: str, name: str, depth: int) -> Binding | None:
@@ -131,6 +132,15 @@ def absolute(path: str, statement: ast.ImportFrom) -> str:
     package = path.removesuffix(".py").split("/")[:-1]
     base = package[: len(package) - statement.level + 1]
     return ".".join([*base, *(statement.module.split(".") if statement.module else [])])
+
+
+def _same_import(path: str, bound: ast.stmt, source: str, name: str) -> bool:
+    """The package itself binds the name by importing its own submodule: `from . import env`."""
+    return (
+        isinstance(bound, ast.ImportFrom)
+        and absolute(path, bound) == source
+        and any(alias.name == name for alias in bound.names)
+    )
 
 
 def _guarded(statement: ast.stmt) -> bool:

@@ -32,7 +32,7 @@ def sglang(raw: Row) -> Sglang:
         extractor=raw["extractor"],
         python=raw["python"],
         flags={row["name"]: _flag(row, places) for row in raw["flags"]},
-        pins={row["name"]: Pin(row["name"], row.get("specifier", ""), row.get("extra", "")) for row in raw["pins"]},
+        pins=_pins(raw),
         env={row["name"]: _env(row, places) for row in raw["env"]},
         fields=raw["fields"],
         gates={key: value for key, value in raw.items() if key not in OWN},
@@ -46,8 +46,10 @@ def flashinfer(raw: Row) -> Flashinfer:
         artifact=Artifact(**raw["artifact"]),
         extractor=raw["extractor"],
         generators={row["key"]: _generator(row, places) for row in raw["generators"]},
+        python=raw["python"],
+        pins=_pins(raw),
         cuda_min=raw["cuda_min"],
-        modules=tuple(raw["modules"]),
+        aot_cuda_min=raw["aot_cuda_min"],
         exports={module: tuple(names) for module, names in raw["exports"].items()},
     )
 
@@ -70,6 +72,10 @@ def _place(row: Row, places: list[list[str]]) -> Place:
     number, line = row["at"]
     file, symbol = places[number]
     return Place(file, symbol, line)
+
+
+def _pins(raw: Row) -> dict[str, Pin]:
+    return {row["name"]: Pin(row["name"], row.get("specifier", ""), row.get("extra", "")) for row in raw["pins"]}
 
 
 def _flag(row: Row, places: list[list[str]]) -> Flag:
@@ -115,6 +121,7 @@ def _generator(row: Row, places: list[list[str]]) -> Generator:
         name=row["name"],
         majors=None if majors is None else tuple(majors),
         archs=tuple(row.get("archs", ())),
+        always=row.get("always", True),
         cuda_min=row.get("cuda_min", {}),
         source=row.get("source", ""),
         place=_place(row, places),

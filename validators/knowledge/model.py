@@ -211,12 +211,21 @@ class Generator:
     """One `gen_*` function of FlashInfer: it decides for which GPUs a kernel module is built."""
 
     name: str
-    majors: tuple[int, ...] | None  # SM majors it builds for; None: any, it restricts nothing
-    archs: tuple[str, ...]  # exact architectures where they are stated ("9.0a", "10.3a"); () where none are
+    majors: tuple[int, ...] | None  # SM majors it builds for, over all its paths; None: it names none
+    archs: tuple[str, ...]  # exact architectures that it names ("9.0a", "10.3a"); () where none are
+    always: bool  # False: some path, by its arguments or the machine, builds for any GPU
     cuda_min: Mapping[str, str]  # SM ("12.0", or "" for all) -> lowest CUDA; only what the function itself tests
     source: str  # source text that says so; "" where nothing restricts
     place: Place
-    certain: bool = True  # False: something of it could not be read; `majors` is then None and means unknown
+    certain: bool = True  # False: a list in it could not be read; `majors` is then None and nothing is known
+
+    def builds_for(self, major: int) -> bool | None:
+        """Whether it builds anything for GPUs of an SM major; None where its arguments decide, or nobody knows."""
+        if not self.certain:
+            return None
+        if self.majors is None or major in self.majors:
+            return True
+        return False if self.always else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +235,20 @@ class Flashinfer:
     version: str
     artifact: Artifact
     extractor: str
-    generators: Mapping[str, Generator]  # name -> the public one; "module.name" where two modules share a name
-    cuda_min: Mapping[str, str]  # SM ("9.0a", "12.1") -> lowest CUDA that the release accepts for it
-    modules: tuple[str, ...]  # dotted names of all Python modules, to tell what an import finds
-    exports: Mapping[str, tuple[str, ...]]  # module -> names it defines; for the modules that SGLang imports
+    python: str  # Requires-Python
+    pins: Mapping[str, Pin]
+    generators: Mapping[str, Generator]  # by name; "module.name" where two modules have one of that name
+    cuda_min: Mapping[str, str]  # SM ("12.1") -> lowest CUDA; below it every build for that SM raises
+    aot_cuda_min: Mapping[str, str]  # SM -> lowest CUDA with which the precompiled cache holds kernels for it
+    exports: Mapping[str, tuple[str, ...]]  # package ("flashinfer.comm") -> names an importer finds in it
+
+    def generator(self, name: str) -> Generator | None:
+        """By name, with or without its module; None where there is none, or where two of that name differ."""
+        if name in self.generators:
+            return self.generators[name]
+        same = [g for key, g in self.generators.items() if key.endswith(f".{name}")]
+        alike = {(g.majors, g.archs, g.always, g.certain) for g in same}
+        return same[0] if len(alike) == 1 else None
 
     def evidence(self, place: Place, condition: str = "") -> Evidence:
         return Evidence(self.artifact.name, place.file, place.symbol, place.line, condition)
