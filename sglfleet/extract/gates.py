@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sglfleet.extract.evaluate_modules import Modules
+from sglfleet.extract.logs import logs
 from sglfleet.extract.predicates import predicates
 from sglfleet.extract.sites import Survey, plain
+from sglfleet.extract.sites_capability import capabilities
 from sglfleet.extract.tree import SourceTree
 
 
@@ -18,5 +20,9 @@ def gates(tree: SourceTree, release: str) -> dict[str, Any]:
     survey = Survey(Modules(tree))
     return {
         "predicates": predicates(survey),
-        "sites": {"raises": [plain(site) for site in survey.sites()]},
+        "sites": {
+            "raises": [plain(site) for site in survey.sites()],
+            "capabilities": capabilities(survey),
+        },
+        "logs": logs(survey),
     }
