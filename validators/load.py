@@ -87,8 +87,11 @@ def _lay_over(
         path = (*at, str(key))
         if at == () and key == "model" and isinstance(value, dict) and not isinstance(out.get(key), dict | None):
             out[key] = {"path": out[key]}  # the short form of the file is widened, not replaced
-        if isinstance(value, dict) and isinstance(out.get(key), dict):
-            out[key] = _lay_over(out[key], value, path, origin, marks, origins)
+        below = out.get(key, {})
+        if isinstance(value, dict) and isinstance(below, dict) and at[:1] != ("args",):  # a flag's value is one whole
+            if key not in out:
+                marks[path] = _at(origin, path)
+            out[str(key)] = _lay_over(below, value, path, origin, marks, origins)
             continue
         if value is None:
             out.pop(key, None)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 
+from validators.source import printable
+
 
 def esc(text: str) -> str:
     """Text in which nothing is markup, no one is mentioned and no table cell ends."""
-    text = re.sub(r"\s+", " ", text)
+    text = printable(re.sub(r"\s+", " ", text))
     text = text.replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", text).replace("@", "@\u200b")
 
 
 def code(text: str) -> str:
     """A code span that its content cannot leave."""
-    text = re.sub(r"\s+", " ", text).replace("|", "\\|")
+    text = printable(re.sub(r"\s+", " ", text)).replace("|", "\\|")
     runs = [len(run) for run in re.findall(r"`+", text)]
     fence = "`" * (max(runs, default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
