@@ -35,6 +35,7 @@ class Known:
     flag: str
     because: str
     do: str
+    unless: str = ""  # id of a closer diagnosis of the same failure
 
 
 # The first match of an entry counts; entries stand from the cause to the consequence.
@@ -67,12 +68,37 @@ KNOWN = (
         "the parser says: {why}",
         "correct the value",
     ),
+    Known(  # FlashInfer: jit/comm.py, called by SGLang's fusion workspace
+        "no-fusion-kernel-for-sm",
+        r"in gen_trtllm_(?:mnnvl_)?comm_module\b[\s\S]{0,4000}?"
+        r"No supported CUDA architectures found for major versions \[(?P<majors>[\d, ]+)\]",
+        "enable-flashinfer-allreduce-fusion",
+        "FlashInfer has the kernels of the all-reduce fusion for SM majors {majors} only and the GPU is another one",
+        "remove it; where it was not given the engine turned it on by itself, so give "
+        "enforce-disable-flashinfer-allreduce-fusion",
+    ),
+    Known(  # SGLang 0.5.14 on: layers/flashinfer_comm_fusion.py
+        "fusion-needs-sm",
+        r"FlashInfer allreduce fusion requires (?P<what>SM[^\n.]+)",
+        "enable-flashinfer-allreduce-fusion",
+        "this SGLang release runs the all-reduce fusion on {what} only",
+        "remove it, or give enforce-disable-flashinfer-allreduce-fusion where the engine turned it on by itself",
+    ),
+    Known(  # SGLang: server_args.py, constructors of attention back ends
+        "attention-needs-sm",
+        r"(?P<what>[A-Z][\w ]{2,30} backend)(?: for (?:prefill|decode))? is only supported on "
+        r"(?P<where>[^\n]*?)\. Please",
+        "attention-backend",
+        "the {what} runs on {where} only",
+        "choose another one (`sglfleet explain attention-backend=…` shows its gates)",
+    ),
     Known(  # FlashInfer: jit/core.py of every release since 0.3
         "no-kernel-for-sm",
         r"No supported CUDA architectures found for major versions \[(?P<majors>[\d, ]+)\]",
         "",
         "FlashInfer has this kernel for SM majors {majors} only and the GPU is another one",
         "turn off the flag that asks for it (the traceback above names the module; `sglfleet explain` shows the gates)",
+        unless="no-fusion-kernel-for-sm",
     ),
     Known(
         "kernel-image",
@@ -214,7 +240,7 @@ def diagnose(log: str, args: Mapping[str, object] | None = None) -> tuple[Diagno
     found: dict[str, Diagnosis] = {}
     for known in KNOWN:
         match = re.search(known.pattern, log, re.MULTILINE)
-        if match is None or known.id in found:
+        if match is None or known.id in found or known.unless in found:
             continue
         words = {key: value for key, value in match.groupdict().items() if value}
         words["first"] = words.get("args", "").split(" ")[0].split("=")[0]
@@ -236,5 +262,9 @@ def _first(words: Mapping[str, str], *names: str) -> str:
 
 def _as_given(flag: str, args: Mapping[str, object]) -> str:
     """The spelling the service file uses: `tp` for `tp-size`."""
-    aliases = {"tp-size": ("tp", "tensor-parallel-size"), "model-path": ("model",)}
+    aliases = {
+        "tp-size": ("tp", "tensor-parallel-size"),
+        "model-path": ("model",),
+        "enable-flashinfer-allreduce-fusion": ("flashinfer-allreduce-fusion-backend",),
+    }
     return next((name for name in aliases.get(flag, ()) if name in args), flag)
