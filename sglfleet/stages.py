@@ -125,7 +125,8 @@ def _plan(state: State) -> Fleet:
     if state.config.DIFF:
         _diff(state, planned)
     if any(job.why for job in planned.jobs):
-        _preview(planned, collected)
+        lost = result.failures  # hosts outside of --limit are neither to be changed nor lost
+        _preview(planned, tuple(p for p in found.placements if p.host.name in lost or planned.of(p.host.name)))
     return fleet
 
 
@@ -151,25 +152,35 @@ def _diff(state: State, planned: Plan) -> None:
         click.echo("".join(f"    {line}\n" for line in lines), err=True)
 
 
-def _preview(planned: Plan, collected: dict[str, Collected]) -> None:
+def _preview(planned: Plan, placements: tuple[Placement, ...]) -> None:
     """The roll as it will go, unless a host fails."""
     from sglfleet import rollout
     from sglfleet.roll.plan import Node
 
+    jobs = {(job.host, job.service.service): job for job in planned.jobs}
     for name in dict.fromkeys(job.service.service for job in planned.jobs):
-        mine = [job for job in planned.jobs if job.service.service == name]
-        nodes = [
-            Node(
-                job.host,
-                job.release.id,
-                running=job.running or "",
-                serving=job.running is not None,
-                settled=not (job.why and job.running == job.release.id),
-                group=job.service.nodes.group if job.service.nodes else "",
+        nodes = []
+        for placement in placements:  # in the inventory's order; hosts without a job are out
+            if placement.service.service != name:
+                continue
+            service, job = placement.service, jobs.get((placement.host.name, name))
+            role = str(service.args.get("disaggregation-mode") or "")
+            nodes.append(
+                Node(
+                    placement.host.name,
+                    job.release.id if job else "",
+                    running=job.running or "" if job else "",
+                    serving=job is not None and job.running is not None,
+                    reachable=job is not None,
+                    settled=job is None or not (job.why and job.running == job.release.id),
+                    group=service.nodes.group if service.nodes else "",
+                    rank=placement.rank,
+                    role=role if role in ("prefill", "decode") else "",
+                    rack=str(placement.host.get("rack") or ""),
+                )
             )
-            for job in mine
-        ]
-        for line in rollout.preview(name, nodes, mine[0].service.rollout):
+        mine = next(job for job in planned.jobs if job.service.service == name)
+        for line in rollout.preview(name, nodes, mine.service.rollout):
             click.echo(f"  {line}", err=True)
 
 

@@ -44,8 +44,9 @@ def roll_service(
     keeper: Greenlet | None = None
     try:
         found = _look(remotes, report)
-        if not plan(nodes_of(targets, found, report.out), policy).batches and not report.out:
-            chosen = plan(nodes_of(targets, found, report.out), policy)
+        chosen = plan(nodes_of(targets, found, report.out), policy)
+        stray = [host for unit in chosen.kept for host in unit.hosts if found[host].current != targets[host].release]
+        if not chosen.batches and not report.out and not stray:
             report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
             _keep(report, chosen, found)
             _keep_router(router, targets, found, report, say)
@@ -59,6 +60,8 @@ def roll_service(
         for text in report.plan:
             say(text)
         _keep(report, chosen, found)
+        for host in [host for host in stray if host in held]:
+            _put_in_place(held[host], targets[host].release, report, say)
         roll = Roll(
             service=service,
             run=report.run,
@@ -143,6 +146,19 @@ def _keep(report: Report, chosen: Plan, found: Mapping[str, Probe]) -> None:
     for unit in chosen.blocked:
         for host in unit.hosts:
             report.outcomes[host] = Outcome(host, "untouched", found[host].release)
+
+
+def _put_in_place(remote: Remote, release: str, report: Report, say: Say) -> None:
+    """The process runs the right release, only the files do not say so: no restart for that."""
+    try:
+        output = remote.sh(f"sh /var/lib/sglfleet/{remote.service}/.roll/switch.sh {remote.service} {release}")
+    except LostError as error:
+        report.out[remote.name] = str(error)
+        return
+    if output.ok:
+        say(f"{remote.name}: runs {release[:12]} already; its files put in place, no restart")
+    else:
+        report.outcomes[remote.name].warning = f"its files could not be put in place: {output.err.strip()}"
 
 
 def _keep_router(
