@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from sglfleet import engine as engines
-from sglfleet import gate, paths, secrets, surroundings
+from sglfleet import gate, paths, record, secrets
 from sglfleet.checking import Checker, Known
 from sglfleet.intent import Intents, Placement
 from sglfleet.inventory import Inventory
 from sglfleet.render import Release, RenderError, render
 from sglfleet.report.model import Report
-from sglfleet.surroundings import Remark
+from validators.classes import against_declared, differences, grave
 from validators.facts import HostFacts
+from validators.hardware import HardwareError, declared
+from validators.hostcheck import Finding, foreign, inspect, left_over
 from validators.service import Service
+from validators.source import InputError
 from validators.state import Collected, HostState, Own
 from validators.verdict import Judgement
 
@@ -86,11 +89,13 @@ def make(
     report = Checker(name, root, today, False, judged.judge).run(hosts, narrowed, known)
     plan = Plan(report)
     refusals, remarks = _around(live, collected)
+    for host, one in _drift(hosts, collected, root):
+        (refusals if one.level == "refuse" else remarks).append(f"{host}: {one.what}: {one.todo}")
     for service in {p.service.service: p.service for p in live}.values():
         refusals += secrets.leaks(service, today)
     for host, answer in collected.items():
         wanted = {p.service.service for p in live if p.host.name == host}
-        if left := surroundings.leftovers(wanted, answer.state):
+        if left := left_over(wanted, answer.state):
             plan.leftovers[host] = tuple(left)
     plan.refusals, plan.remarks = tuple(sorted(set(refusals))), tuple(dict.fromkeys(remarks))
     if not plan.refused:
@@ -107,19 +112,47 @@ def _around(live: tuple[Placement, ...], collected: Mapping[str, Collected]) -> 
     refusals: list[str] = []
     said: list[str] = []
 
-    def say(host: str, remark: Remark) -> None:
-        (refusals if remark.refused else said).append(f"{host}: {remark.what}: {remark.todo}")
+    def say(host: str, one: Finding) -> None:
+        (refusals if one.level == "refuse" else said).append(f"{host}: {one.what}: {one.todo}")
 
     for p in live:
         answer = collected[p.host.name]
-        for remark in surroundings.remarks(p.service, answer.facts, answer.state):
-            say(p.host.name, remark)
+        for one in inspect(p.service, answer.facts, answer.state):
+            say(p.host.name, one)
     for host, answer in collected.items():
-        for remark in surroundings.foreign(answer.state):
-            say(host, remark)
+        for one in foreign(answer.state):
+            say(host, one)
         if answer.error:
             refusals.append(f"{host}: {answer.error}: look at the host")
     return refusals, said
+
+
+def _drift(
+    inventory: Inventory, collected: Mapping[str, Collected], root: Path
+) -> Iterator[tuple[str, Finding]]:
+    """Where a host is not what was recorded or declared: other GPUs than declared stop it, the rest is said."""
+    recorded: dict[str, HostFacts] = {}
+    try:
+        recorded = {host: one.facts for one in record.load(root) for host in one.hosts}
+    except InputError as error:  # a record that cannot be read must not keep anybody from deploying
+        for problem in error.problems:
+            yield problem.mark.file, Finding("warn", "", problem.what, problem.todo)
+    for name, answer in collected.items():
+        if answer.facts.gpus is None:
+            continue  # refused for that already
+        if name in recorded:
+            for what in differences(recorded[name], answer.facts):
+                yield name, Finding("warn", "", what, "record it with `sglfleet facts`, or repair the host")
+        hardware = inventory.hosts[name].get("gpu")
+        if hardware is None:
+            continue
+        try:
+            said = against_declared(declared("", hardware), answer.facts)
+        except HardwareError as error:
+            yield name, Finding("refuse", "gpu", f"`gpu`: {error.what}", error.todo)
+            continue
+        for what in said:
+            yield name, Finding("refuse" if grave([what]) else "warn", "gpu", what, "correct `gpu` in the group's data")
 
 
 class _Judged:

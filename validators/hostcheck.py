@@ -38,7 +38,6 @@ def inspect(service: Service, facts: HostFacts, state: HostState) -> list[Findin
         *_processes(service, facts, state),
         *_health(service, facts, state),
         *_fabric(facts, state),
-        *_foreign(service, state),
     ]
     if not state.root:
         todo = "allow `sudo -n` for the SSH user, or connect as root"
@@ -66,11 +65,11 @@ def _model(service: Service, state: HostState) -> Iterator[Finding]:
 
 
 def _disk(state: HostState) -> Iterator[Finding]:
+    """Said only: a host whose disk is full fails while files are staged, and drops out alone."""
     for path, free in sorted(state.disk.items()):
         if free < _MIN_FREE:
-            level = "refuse" if free < _MIN_FREE // 8 else "warn"
             yield Finding(
-                level, "", f"{free // 1024**2} MiB are free at {path}", "make room, old engines and releases first"
+                "warn", "", f"{free // 1024**2} MiB are free at {path}", "make room, old releases and engines first"
             )
 
 
@@ -111,7 +110,7 @@ def _processes(service: Service, facts: HostFacts, state: HostState) -> Iterator
         memory = f" with {first.memory_mib} MiB" if first.memory_mib else ""
         more = f" and {len(group) - 1} more" if len(group) > 1 else ""
         what = f"GPU {gpu} is held by {_who(first.process)}{memory}{more}"
-        yield Finding("refuse", "gpus", what, _adopt(first.process, "GPU"))
+        yield Finding("warn", "gpus", what, _adopt(first.process, "GPU"))
 
 
 def _small(one: GpuProcess) -> bool:
@@ -177,17 +176,19 @@ def _fabric(facts: HostFacts, state: HostState) -> Iterator[Finding]:
         yield Finding("refuse", "gpus", what, todo)
 
 
-def _foreign(service: Service, state: HostState) -> Iterator[Finding]:
+def foreign(state: HostState) -> list[Finding]:
     """Hand-written SGLang units: named even where they hold nothing at the moment, as they would after a reboot."""
+    found = []
     for unit in state.units:
         enabled = unit.enabled in ("enabled", "enabled-runtime")
         if unit.foreign and (unit.active == "active" or enabled):
-            how = "runs" if unit.active == "active" else "starts at boot"
+            how = "runs SGLang here" if unit.active == "active" else "starts SGLang here at boot"
             todo = (
-                "make a service file of it (`sglfleet import`) and disable it, or leave it alone: "
-                "it must not want the same GPUs or port"
+                f"`sglfleet import {unit.file or unit.name}` makes a service file of it; then "
+                f"`systemctl disable --now {unit.name}`, or keep its GPUs and port out of the services here"
             )
-            yield Finding("warn", "service", f"{unit.name}, not written by sglfleet, {how} SGLang here", todo)
+            found.append(Finding("warn", "", f"{unit.name}, not written by sglfleet, {how}", todo))
+    return found
 
 
 def left_over(asked: Iterable[str], state: HostState) -> list[str]:

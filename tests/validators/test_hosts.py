@@ -11,7 +11,7 @@ from validators.classes import classify, differences, grave, label, stable
 from validators.facts import Engine, Gpu, HostFacts
 from validators.fit import fit
 from validators.hardware import HardwareError, declared
-from validators.hostcheck import inspect, left_over
+from validators.hostcheck import foreign, inspect, left_over
 from validators.load import load
 from validators.service import Service
 from validators.state import GpuHealth, GpuProcess, HostState, Model, Own, Process, Unit
@@ -235,17 +235,16 @@ def test_nothing_to_say() -> None:
         (state(models=(Model(path="/m", exists=False),)), "refuse", "/m is not a folder on the host"),
         (state(models=(Model(path="/m", exists=True, missing=("a.safetensors",)),)), "refuse", "/m is not complete: a.safetensors"),
         (state(models=(Model(path="/m", exists=True, unreadable="/m/a: Permission denied"),)), "refuse", "the service's user cannot read /m/a: Permission denied"),
-        (state(disk={"/var/lib/sglfleet": 10**6}), "refuse", "0 MiB are free at /var/lib/sglfleet"),
+        (state(disk={"/var/lib/sglfleet": 10**6}), "warn", "0 MiB are free at /var/lib/sglfleet"),
         (state(disk={"/var/lib/sglfleet": 10**9}), "warn", "953 MiB are free at /var/lib/sglfleet"),
         (state(ports={30000: (THEIRS,)}), "refuse", "port 30000 is held by process 7 (python of vllm.service)"),
-        (state(gpu_processes=(GpuProcess(gpu=1, process=THEIRS, memory_mib=70_000),)), "refuse", "GPU 1 is held by process 7 (python of vllm.service) with 70000 MiB"),
+        (state(gpu_processes=(GpuProcess(gpu=1, process=THEIRS, memory_mib=70_000),)), "warn", "GPU 1 is held by process 7 (python of vllm.service) with 70000 MiB"),
         (state(gpu_health=(GpuHealth(index=0, persistence=True, remap_failed=True),)), "refuse", "GPU 0: row remapping has failed, its memory is worn out"),
         (state(gpu_health=(GpuHealth(index=0, persistence=True, ecc_uncorrected=3),)), "warn", "GPU 0: 3 uncorrected ECC errors since the driver was loaded"),
         (state(gpu_health=(GpuHealth(index=1, persistence=True, recovery_action="Reboot"),)), "refuse", "GPU 1: the driver asks for `Reboot`"),
         (state(gpu_health=(GpuHealth(index=0, persistence=False),)), "warn", "persistence mode is off on GPU 0"),
         (state(xid=("2026-11-29T10:00:00 h kernel: NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.",)), "warn", "GPU 1: Xid 79, 1 time since boot"),
         (state(fabric=("In Progress", "Completed")), "refuse", "NVSwitch fabric: In Progress, nvidia-fabricmanager is not installed"),
-        (state(units=(Unit(name="my-sglang.service", load="loaded", active="active", foreign=True),)), "warn", "my-sglang.service, not written by sglfleet, runs SGLang here"),
         (state(root=False), "warn", "not root: processes, ports and the model's permissions could not be told"),
     ],
 )  # fmt: skip
@@ -259,6 +258,19 @@ def test_adoption_is_explained() -> None:
     unit = Process(pid=7, name="python", unit="my-sglang.service")
     said = inspect(service(), host(), state(ports={30000: (unit,)}))
     assert "systemctl disable --now my-sglang.service" in said[0].todo
+
+
+def test_hand_written_units_are_named() -> None:
+    units = (
+        Unit(name="my-sglang.service", active="active", foreign=True),
+        Unit(name="boot.service", active="inactive", enabled="enabled", foreign=True),
+        Unit(name="off.service", active="inactive", foreign=True),
+        Unit(name="sglang-qwen.service", active="active", file_release="a"),
+    )
+    assert [one.what for one in foreign(state(units=units))] == [
+        "my-sglang.service, not written by sglfleet, runs SGLang here",
+        "boot.service, not written by sglfleet, starts SGLang here at boot",
+    ]
 
 
 def test_left_over() -> None:
