@@ -89,7 +89,7 @@ class Machine(Expressions):
         self.sm_conditions = set() if sm_conditions is None else sm_conditions
         self.capability = tuple(int(x) for x in sm.split(".")) if sm else None
         self.cuda = cuda
-        self.assume = assume or {}  # "symbol" or "self.field" -> value that the caller takes for granted
+        self.assume = assume or {}  # function, field or "self.field" -> value that the caller takes for granted
         self.globals: dict[str, State] = {}
         self.reached: list[Reached] | None = None
         self.assigned: Callable[[str, Value, State, ast.stmt], None] | None = None
@@ -287,6 +287,8 @@ class Machine(Expressions):
     def assign(self, target: ast.expr, value: Value, state: State, node: ast.stmt) -> None:
         if isinstance(target, ast.Name):
             state.env[target.id] = value
+            if self.assigned:
+                self.assigned(target.id, value, state, node)
         elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
             state.env[f"{target.value.id}.{target.attr}"] = value
             if self.assigned:

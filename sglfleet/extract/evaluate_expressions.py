@@ -84,6 +84,8 @@ class Expressions:
                 scope = scope.outer
             if key in self.assume:
                 return self.assume[key]
+        if node.attr in self.assume:
+            return self.assume[node.attr]
         return self.attribute(self.eval(node.value, state), node.attr)
 
     def attribute(self: Any, base: Value, name: str) -> Value:
@@ -361,6 +363,9 @@ class Expressions:
         return const(Function(state.module, node, None, None if home is state else state))
 
     def ev_Call(self: Any, node: ast.Call, state: State) -> Value:
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if name in self.assume:
+            return self.assume[name]
         target: Value = self.eval(node.func, state)
         args = [self.eval(a, state) for a in node.args if not isinstance(a, ast.Starred)]
         kwargs = {k.arg: self.eval(k.value, state) for k in node.keywords if k.arg}

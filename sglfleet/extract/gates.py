@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sglfleet.extract.automatic import tables
 from sglfleet.extract.evaluate_modules import Modules
 from sglfleet.extract.logs import logs
 from sglfleet.extract.predicates import predicates
@@ -24,5 +25,6 @@ def gates(tree: SourceTree, release: str) -> dict[str, Any]:
             "raises": [plain(site) for site in survey.sites()],
             "capabilities": capabilities(survey),
         },
+        "tables": tables(survey),
         "logs": logs(survey),
     }

@@ -50,7 +50,7 @@ def logs(survey: Survey) -> list[dict[str, Any]]:
             for node in ast.walk(function.node):
                 row = _row(node) if isinstance(node, ast.Call) else None
                 if row:
-                    rows.setdefault((path, node.lineno), {"file": path, "symbol": symbol, **row})  # type: ignore[attr-defined]
+                    rows.setdefault((path, row["line"]), {"file": path, "symbol": symbol, **row})
     return [rows[key] for key in sorted(rows)]
 
 

@@ -44,9 +44,9 @@ def _methods(survey: Survey) -> Iterator[tuple[str, ast.expr]]:
 
     def walk(body: list[ast.stmt]) -> None:
         for node in body:
-            if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == TABLE:
-                take(node.value)
-            elif isinstance(node, ast.Assign) and any(getattr(t, "id", "") == TABLE for t in node.targets):
+            if (isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == TABLE) or (
+                isinstance(node, ast.Assign) and any(getattr(t, "id", "") == TABLE for t in node.targets)
+            ):
                 take(node.value)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 target = node.value.func
