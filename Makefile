@@ -37,7 +37,7 @@ test-full: setup lint  ## all of it, long sweeps too
 
 lint:  ## ruff, mypy strict, import layers
 	@$(PYTHON) -m ruff check .
-	@$(PYTHON) -m ruff format --check --diff lab sglfleet/commands/lab.py tests/lab tests/conftest.py
+	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
 	@$(PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
