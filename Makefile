@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 PY ?= python3
 PYTHON := $(if $(VENV),$(VENV)/bin/python,$(PY))
-PYTEST := $(PYTHON) -m pytest -n 2 --dist loadgroup
+PYTEST := $(PYTHON) -m pytest
 DEMO := LAB_NAME=demo LAB_NET=10.77.200.0/24
 
 .PHONY: help setup engine demo demo-end test test-fast test-full lint bench knowledge-fresh

@@ -1,8 +1,8 @@
 """Fixtures that all tests share: real lab hosts, and the real engine that they see.
 
 Names and networks come from LAB_NAME and LAB_NET (default `test`, 10.77.100.0/24), so that two runs of the tests, a
-demo and somebody's own lab stand side by side. Tests with the `lab` or `engine` mark run one after another in one
-worker, whatever `-n` says.
+demo and somebody's own lab stand side by side. All tests run in one process: pyinfra's command line replaces
+threads and sockets of the process that imports it (gevent), which parallel workers do not survive.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ TEST_ENVIRONMENT = {"LAB_NAME": "test", "LAB_NET": "10.77.100.0/24"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what needs hosts in one worker."""
-    for item in items:
-        if item.get_closest_marker("lab") or item.get_closest_marker("engine"):
-            item.add_marker(pytest.mark.xdist_group("lab"))
+    """Pure tests first, then those that need hosts, then those that need the server: the quick answers come first."""
+
+    def cost(item: pytest.Item) -> int:
+        return 2 if item.get_closest_marker("engine") else 1 if item.get_closest_marker("lab") else 0
+
+    items.sort(key=cost)
 
 
 def lab_settings(index: int) -> Settings:
