@@ -45,6 +45,6 @@ def stop(host, name: str = "handmade") -> None:
 def collect(host, engine: Engine, **spec) -> dict:
     """What the host answers, asked past the network: the same script that goes over SSH."""
     script = ship.script(json.dumps(spec), str(engine.python))
-    done: subprocess.CompletedProcess = host.exec("sh", stdin=script)
+    done: subprocess.CompletedProcess = host.exec("sh", stdin=script, timeout=400)
     assert done.returncode == 0, done.stderr
     return unpack(done.stdout)
