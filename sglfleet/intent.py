@@ -208,12 +208,16 @@ class _Reader:
         return lambda path: python_mark(self.root, origin, (*before, *map(str, path)))
 
 
-@cache
 def _tree(file: Path) -> ast.Module | None:
     try:
-        return ast.parse(file.read_text(encoding="utf-8"))
+        return _parsed(file.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def python_mark(root: Path, origin: str, path: tuple[str, ...]) -> Mark:
