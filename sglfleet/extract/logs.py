@@ -28,8 +28,8 @@ FEATURES = (  # the first that matches names the row
     ("quantization", re.compile(r"quantiz", re.I)),
 )  # fmt: skip
 SAYS = re.compile(  # it announces, refuses or falls back
-    r"disabl|fall(ing)?[ -]?back|not (supported|available|used)|enabl|overrid|forc|ignor|set to|setting|is used|use[ds]? |"
-    r"using|unsupported|skipping|requires|initialized|only support|automatically|select",
+    r"disabl|fall(ing)?[ -]?back|not (supported|available|used)|enabl|overrid|forc|ignor|set to|setting|is used|"
+    r"use[ds]? |using|unsupported|skipping|requires|initialized|only support|automatically|select",
     re.I,
 )
 EXTRA = ("sglang.srt.server_args", "sglang.srt.layers.flashinfer_comm_fusion", "sglang.srt.model_executor.model_runner")
