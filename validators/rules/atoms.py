@@ -33,7 +33,7 @@ _INDEXED = re.compile(r"^\w*server_args_dict(?:\[|\.get\()'(?P<name>\w+)'")
 _CAPABILITY = re.compile(r"get_device_capability\([^)]*\)")
 _ENV = re.compile(r"^envs\.(\w+)\.get\(\)$")
 _FIELDS: dict[Artifact, dict[str, str]] = {}
-_SMS: dict[Artifact, dict[str, frozenset[str]]] = {}
+_SMS: dict[Artifact, dict[str, frozenset[str] | None]] = {}
 
 
 def value(c: Context, text: str) -> Any:
@@ -48,7 +48,7 @@ def value(c: Context, text: str) -> Any:
     owner, name = match
     if name in _KNOWN:
         return _KNOWN[name](c)
-    sms = _predicate(c.release, name)
+    sms = _predicate(c.release, owner, name)
     if sms is not None:
         return c.sm_text in sms if c.sm_text else UNKNOWN
     if owner == "[]" or (owner and _OWNER.match(owner)):
@@ -91,17 +91,24 @@ def _fields(release: Sglang) -> dict[str, str]:
     return table
 
 
-def _predicate(release: Sglang, name: str) -> frozenset[str] | None:
-    """SMs for which a predicate of this release is true, by the release's own definition."""
+def _predicate(release: Sglang, owner: str, name: str) -> frozenset[str] | None:
+    """SMs for which a predicate of this release is true, by the release's own definition.
+
+    `get_platform().is_sm120` is not `is_sm120()`: what is asked of the platform is listed as `platform.is_sm120`. A
+    name that two modules define differently says nothing.
+    """
     table = _SMS.get(release.artifact)
     if table is None:
-        table = _SMS[release.artifact] = {
-            row["name"].rsplit(".", 1)[-1]: frozenset(row["sms"]) for row in release.predicates or () if row.get("sms")
-        }
-    for form in (name, name.lstrip("_"), name.lstrip("_") + "_supported", name.lstrip("_").removesuffix("_supported")):
-        if form in table:
-            return table[form]
-    return None
+        table = _SMS[release.artifact] = {}
+        for row in release.predicates or ():
+            sms = frozenset(row["sms"]) if row.get("sms") is not None else None
+            if table.setdefault(row["name"], sms) != sms:
+                table[row["name"]] = None
+    bare = name.lstrip("_")
+    forms = [name, bare, bare + "_supported", bare.removesuffix("_supported")]
+    if "platform" in owner:
+        forms.insert(0, f"platform.{name}")
+    return next((table[form] for form in forms if form in table), None)
 
 
 def _capability(c: Context, text: str) -> Any:
