@@ -30,8 +30,9 @@ def write(path: Path, size: int) -> None:
     """A trace of about `size` bytes of JSON, gzipped."""
 
     def event(category: str, name: str, **arguments: object) -> str:
-        row = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": 1.5, "dur": 2, "args": arguments}
-        return "  " + json.dumps(row, indent=1)
+        inner = ", ".join(f'"{key}": {json.dumps(value)}' for key, value in arguments.items())
+        head = f'"ph": "X", "cat": "{category}", "name": "{name}", "pid": 1, "tid": 1'
+        return f'  {{\n    {head},\n    "ts": 1.5, "dur": 2,\n    "args": {{\n      {inner}\n    }}\n  }}'
 
     frame = event("python_function", "sglang/srt/layers/communicator.py(311): f", **{"Python id": 3})
     block = ",\n".join([frame] * 9 + [event("kernel", "k" * 120, grid=[2, 1, 1], block=[128, 1, 1])])
@@ -39,7 +40,7 @@ def write(path: Path, size: int) -> None:
         out.write('{"schemaVersion": 1, "traceEvents": [\n' + block)
         for _ in range(size // len(block)):
             out.write(",\n" + block)
-        out.write("\n]}")
+        out.write("\n  ]\n}")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from sglfleet.verify import ship
 from sglfleet.verify.gathered import unpack
 
 # what a CPU needs to run at all
-CPU = "--device cpu --max-total-tokens 16384 --attention-backend torch_native --enable-metrics"
+CPU = "--sleep-on-idle --device cpu --max-total-tokens 16384 --attention-backend torch_native --enable-metrics"
 ENV = "SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1"
 UNIT = """[Service]
 Environment={env}

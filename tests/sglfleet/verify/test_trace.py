@@ -134,6 +134,38 @@ def test_chunks_do_not_matter(tmp_path_factory, events, size):
     assert got.operators == Counter(n for c, n in events if c == "cpu_op")
 
 
+def torch_layout(events):
+    """As torch writes it: two spaces before an event, its first keys on one line."""
+    rows = []
+    for e in events:
+        first = ", ".join(f"{json.dumps(k)}: {json.dumps(e[k])}" for k in ("ph", "cat", "name") if k in e)
+        rest = json.dumps({"args": e.get("args", {})}, indent=2)[1:-1].replace("\n", "\n  ").rstrip()
+        rows.append(f"  {{\n    {first},{rest}\n  }}")
+    return '{"schemaVersion": 1,\n  "traceEvents": [\n' + ",\n".join(rows) + "\n  ]\n}"
+
+
+more = st.sampled_from([*CATEGORIES, "cuda_runtime", "kernel2"])
+
+
+@given(st.lists(st.tuples(more, names), max_size=30), st.integers(1, 90))
+def test_events_passed_over_are_never_ours(tmp_path_factory, events, size):
+    rows = [
+        event(c, n, args={"x": f"{n}\n  }},\n  {{", "y": [{"cat": "kernel", "name": "lie", "ph": "X"}]})
+        for c, n in events
+    ]
+    path = tmp_path_factory.mktemp("t") / "x.json"
+    path.write_text(torch_layout(rows))
+    assert json.loads(path.read_text())
+    before, trace.CHUNK = trace.CHUNK, size
+    try:
+        got = read(path)
+    finally:
+        trace.CHUNK = before
+    assert got.complete
+    assert got.kernels == Counter(n for c, n in events if c == "kernel")
+    assert got.operators == Counter(n for c, n in events if c in ("cpu_op", "cuda_runtime"))
+
+
 @pytest.mark.full
 def test_300_mb_of_trace_in_300_mb_of_memory(tmp_path):
     """Written in torch's own layout: mostly Python frames with indented arguments. Its speed is in benchmarks/."""
