@@ -175,7 +175,7 @@ KNOWN = (
     ),
     Known(  # uvicorn; sglang utils/network.py and server_args.py
         "port-taken",
-        r"(?:bind on address \('[^']*', (?P<port>\d+)\)|Errno 98|[Aa]ddress already in use|Port is already in use|"
+        r"(?:[^\n]*bind on address \('[^']*', (?P<port>\d+)\)|Errno 98|[Aa]ddress already in use|Port is already in use|"
         r"port (?P<port2>\d+) is in use)",
         "port",
         "something else listens on {port_or_it}",

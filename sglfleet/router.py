@@ -141,7 +141,7 @@ class Router:
             if not mine:
                 return
             others = [row for row in rows if row.get("url") != url and row.get("is_healthy")]
-            if len(others) < self.must_stay:
+            if len(others) < self.must_stay and any(row.get("is_healthy") for row in mine):
                 raise RouterError(f"router on {self.remote.name}: without {url} no healthy worker would be left")
             for row in mine:
                 self._call("DELETE", f"/workers/{row['id']}")
@@ -171,9 +171,14 @@ class Router:
         healthy = {str(row.get("url")) for row in rows if row.get("is_healthy")}
         changes = []
         for url in dict.fromkeys(serving):
-            if url not in healthy:
+            if url in healthy:
+                continue
+            try:
                 self.add(url)
                 changes.append(f"added {url}")
+            except RouterError as error:
+                self.workers()  # raises where the router itself does not answer
+                changes.append(f"{error}; a sick server is no reason not to go on")
         for url in sorted({str(row.get("url")) for row in rows} - set(allowed)):
             self.remove(url)
             changes.append(f"removed {url}")

@@ -139,7 +139,7 @@ unlock)
 go)
   run=$1 new=$2 old=$3 watch=$4
   mine "$run"
-  [ -d "$base/releases/$new" ] || { say error "release $new is not staged here"; exit 66; }
+  [ -f "$base/releases/$new/.complete" ] || { say error "release $new is not staged here"; exit 66; }
   busy && { say error "another turn is under way here"; exit 75; }
   unwatch
   { say run "$run"; say new "$new"; say old "$old"; say watch "$watch"; say phase begun; say boot "$(boot)"; say began "$(up)"; } > "$turn.new"

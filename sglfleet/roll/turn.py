@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -99,12 +100,12 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
     gates: dict[str, Any] = {}
     try:
         announce(roll, unit, stage)
-        out_of_router(roll, unit)
         if unit.action == "gate":
             roll.latch.check()
             stage = "adopt"
             each(unit.hosts, lambda host: roll.remotes[host].must("adopt", roll.run, watch(roll)))
         else:
+            out_of_router(roll, unit)
             if unit.serving:
                 drain(roll, unit)
             roll.latch.check()
@@ -137,6 +138,9 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
         host = error.host if isinstance(error, TurnError) else head
         roll.latch.close(f"{host}: {stage}: {error}")
         roll.say(f"{host}: {stage} failed: {error}")
+        if unit.action == "gate":  # it was asked while it served; what comes now restarts it
+            with suppress(RouterError):
+                out_of_router(roll, unit)
         return undo(roll, unit, host, stage, str(error), began)
     warning = into_router(roll, unit)
     if warning:

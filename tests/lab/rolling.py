@@ -39,11 +39,22 @@ class Kind:
     start: int = 20  # the unit's start time-out
     delay: float = 0.0  # before the server is started
     port: int = PORT
+    engine: bool = False  # no stand-in: the real SGLang on the CPU
+
+
+ENGINE = Path("/var/cache/sglfleet-lab/engine-0.5.23")
+ENGINE_ARGS = (
+    "--model-path /var/cache/sglfleet-lab/tiny-gpt2 --device cpu --attention-backend torch_native"
+    " --max-total-tokens 16384 --max-running-requests 16 --enable-metrics --host 0.0.0.0"
+)
 
 
 def unit_text(release: str, kind: Kind) -> str:
     home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
     server = f"/usr/bin/python3 {home}/server.py"
+    serve = f"{server} --port {kind.port} --mode {kind.mode} --cut {kind.cut}"
+    if kind.engine:
+        serve = f"{ENGINE}/bin/python -m sglang.launch_server {ENGINE_ARGS} --port {kind.port}"
     return f"""[Unit]
 Description=stand-in for an SGLang server
 StartLimitIntervalSec=600
@@ -52,12 +63,13 @@ StartLimitBurst=3
 Type=exec
 Environment=SGLFLEET_RELEASE={release}
 ExecStartPre=/bin/sleep {kind.delay}
-ExecStart={server} --port {kind.port} --mode {kind.mode} --cut {kind.cut}
+Environment=SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 HOME=/root
+ExecStart={serve}
 ExecStartPost={server} --wait {kind.port}
 Restart=on-failure
 RestartSec=1
 TimeoutStartSec={kind.start}
-TimeoutStopSec=30
+TimeoutStopSec={120 if kind.engine else 30}
 KillMode=mixed
 [Install]
 WantedBy=multi-user.target
@@ -174,9 +186,10 @@ def start(
     targets: dict[str, str],
     policy: dict[str, Any] | None = None,
     router: dict[str, Any] | None = None,
+    own: dict[str, dict[str, Any]] | None = None,
     **more: Any,
 ) -> Run:
-    """Begin a roll: host -> release, in inventory order. `more`: fields of every target."""
+    """Begin a roll: host -> release, in inventory order. `more`: fields of every target, `own`: of single ones."""
     spec = {
         "service": SERVICE,
         "hosts": host_rows(lab, list(dict.fromkeys([*targets, *([router["host"]] if router else [])]))),
@@ -188,6 +201,7 @@ def start(
                 "start_timeout": 20.0,
                 "stop_timeout": 30.0,
                 **more,
+                **(own or {}).get(host, {}),
             }
             for host, release in targets.items()
         },
@@ -286,7 +300,7 @@ class Load:
 
     url: str
     threads: int = 4
-    seconds: float = 0.5  # how long the stand-in takes for one
+    seconds: float = 0.5  # how long the stand-in takes for one; 0: the real engine, as long as it takes
     done: int = 0
     failures: list[str] = field(default_factory=list)
 
@@ -300,16 +314,19 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._pool:
-            thread.join(30)
+            thread.join(130)
 
     def _run(self, stream: bool) -> None:
-        body = {"text": "one two", "stream": stream, "seconds": self.seconds, "sampling_params": {"max_new_tokens": 12}}
+        sampling = {"max_new_tokens": 12 if self.seconds else 48, "ignore_eos": True}
+        body: dict[str, Any] = {"text": "one two", "stream": stream, "sampling_params": sampling}
+        if self.seconds:
+            body["seconds"] = self.seconds
         while not self._stop.is_set():
             try:
                 request = urllib.request.Request(
                     f"{self.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
                 )
-                with urllib.request.urlopen(request, timeout=30) as answer:
+                with urllib.request.urlopen(request, timeout=120) as answer:
                     text = answer.read().decode()
                 whole = text.rstrip().endswith("[DONE]") if stream else bool(json.loads(text)["text"])
                 self.done += 1

@@ -35,26 +35,44 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def fleet(make_lab: Callable[..., Lab]) -> Lab:
-    """Six hosts with every release staged."""
-    lab = make_lab(6)
+def staged(lab: Lab) -> Lab:
     for release, kind in KINDS.items():
-        rolling.stage(lab, HOSTS, release, kind)
+        rolling.stage(lab, [host.name for host in lab.hosts()], release, kind)
     return lab
 
 
-@pytest.fixture
-def six(fleet: Lab) -> Iterator[Lab]:
+def served(lab: Lab) -> Iterator[Lab]:
     """Every host up, reachable and serving the old release, before and after."""
-    rolling.place(fleet, HOSTS, OLD)
-    yield fleet
-    for host in fleet.hosts():
+    rolling.place(lab, [host.name for host in lab.hosts()], OLD)
+    yield lab
+    for host in lab.hosts():
         if host.group.frozen():
             host.thaw()
         host.heal() if host.is_up() else host.boot()
-    for host in fleet.hosts():
+    for host in lab.hosts():
         host.wait()
+
+
+@pytest.fixture(scope="module")
+def small(make_lab: Callable[..., Lab]) -> Lab:
+    return staged(make_lab(3))
+
+
+@pytest.fixture(scope="module")
+def large(make_lab: Callable[..., Lab]) -> Lab:
+    return staged(make_lab(6))
+
+
+@pytest.fixture
+def three(small: Lab) -> Iterator[Lab]:
+    """h1, h2, h3, serving."""
+    yield from served(small)
+
+
+@pytest.fixture
+def six(large: Lab) -> Iterator[Lab]:
+    """h1 to h6, serving."""
+    yield from served(large)
 
 
 def to(release: str, hosts: list[str] = THREE) -> dict[str, str]:
@@ -121,180 +139,198 @@ def test_a_good_release_goes_through_in_order_and_a_second_run_changes_nothing(s
         pytest.param("never0000000", "start", "the start failed", marks=pytest.mark.full),
     ],
 )
-def test_bad_releases(six: Lab, release: str, stage: str, said: str) -> None:
+def test_bad_releases(three: Lab, release: str, stage: str, said: str) -> None:
     import re
 
     began = time.time()
-    report = rolling.roll(six, to(release), {"soak": 6.0})
+    report = rolling.roll(three, to(release), {"soak": 6.0})
     assert results(report) == {"h1": "reverted", "h2": "untouched", "h3": "untouched"}
     assert re.fullmatch(stage, report["hosts"]["h1"]["stage"])
     assert re.search(said, report["hosts"]["h1"]["reason"])
-    assert rolling.all_serve(six, THREE) == to(OLD)
-    assert rolling.most_out(six, THREE, began) == 1
-    state = six.host("h1").exec("systemctl", "show", "-P", "NRestarts,ActiveState", rolling.UNIT).stdout.split()
+    assert rolling.all_serve(three, THREE) == to(OLD)
+    assert rolling.most_out(three, THREE, began) == 1
+    state = three.host("h1").exec("systemctl", "show", "-P", "NRestarts,ActiveState", rolling.UNIT).stdout.split()
     assert "active" in state, "no restart of the bad release goes on in the background"
 
 
 @pytest.mark.full
-def test_port_taken(six: Lab) -> None:
+def test_port_taken(three: Lab) -> None:
     taker = "import socket,time; s=socket.socket(); s.bind(('0.0.0.0',30777)); s.listen(); time.sleep(120)"
-    six.host("h1").exec("systemd-run", "--unit=taker", "--collect", "/usr/bin/python3", "-c", taker)
-    report = rolling.roll(six, to("porttaken000"))
-    six.host("h1").exec("systemctl", "stop", "taker")
+    three.host("h1").exec("systemd-run", "--unit=taker", "--collect", "/usr/bin/python3", "-c", taker)
+    report = rolling.roll(three, to("porttaken000"))
+    three.host("h1").exec("systemctl", "stop", "taker")
     assert results(report)["h1"] == "reverted"
     assert any("port 30777" in text for text in report["hosts"]["h1"]["diagnoses"])
-    assert rolling.all_serve(six, THREE) == to(OLD)
+    assert rolling.all_serve(three, THREE) == to(OLD)
 
 
 @pytest.mark.full
-def test_canary_bad_then_fixed(six: Lab) -> None:
-    assert rolling.roll(six, to("badflag00000"))["exit"] == 4
-    report = rolling.roll(six, to(NEW))
+def test_canary_bad_then_fixed(three: Lab) -> None:
+    assert rolling.roll(three, to("badflag00000"))["exit"] == 4
+    report = rolling.roll(three, to(NEW))
     assert report["exit"] == 0
-    assert rolling.all_serve(six, THREE) == to(NEW)
+    assert rolling.all_serve(three, THREE) == to(NEW)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("on_failure", "h1"), [("rollback", OLD), ("halt", NEW)])
-def test_the_second_node_fails(six: Lab, on_failure: str, h1: str) -> None:
+def test_the_second_node_fails(three: Lab, on_failure: str, h1: str) -> None:
     """The release is good on the first node and bad on the second: nodes already done go back, or stay."""
     began = time.time()
-    rolling.stage(six, ["h2"], "mixed0000000", Kind(mode="bad-flag"))
-    rolling.stage(six, ["h1", "h3"], "mixed0000000")
-    report = rolling.roll(six, to("mixed0000000"), {"max_unavailable": 1, "on_failure": on_failure})
+    rolling.stage(three, ["h2"], "mixed0000000", Kind(mode="bad-flag"))
+    rolling.stage(three, ["h1", "h3"], "mixed0000000")
+    report = rolling.roll(three, to("mixed0000000"), {"max_unavailable": 1, "on_failure": on_failure})
     assert report["exit"] == 4
-    assert rolling.all_serve(six, THREE) == {"h1": h1 if h1 == OLD else "mixed0000000", "h2": OLD, "h3": OLD}
+    assert rolling.all_serve(three, THREE) == {"h1": h1 if h1 == OLD else "mixed0000000", "h2": OLD, "h3": OLD}
     assert ("h1" in report["rolled_back"]) is (on_failure == "rollback")
-    assert rolling.most_out(six, THREE, began) == 1
+    assert rolling.most_out(three, THREE, began) == 1
 
 
 @pytest.mark.full
-def test_a_first_deploy_that_fails_leaves_the_unit_stopped_and_disabled(six: Lab) -> None:
-    six.host("h1").exec("sh", "-c", f"systemctl disable --now {rolling.UNIT}; rm -f /var/lib/sglfleet/standin/current")
-    report = rolling.roll(six, {"h1": "badflag00000"})
+def test_a_first_deploy_that_fails_leaves_the_unit_stopped_and_disabled(three: Lab) -> None:
+    three.host("h1").exec(
+        "sh", "-c", f"systemctl disable --now {rolling.UNIT}; rm -f /var/lib/sglfleet/standin/current"
+    )
+    report = rolling.roll(three, {"h1": "badflag00000"})
     assert results(report) == {"h1": "stopped"}
-    shown = six.host("h1").exec("systemctl", "show", "-P", "ActiveState", "-P", "UnitFileState", rolling.UNIT).stdout
+    shown = three.host("h1").exec("systemctl", "show", "-P", "ActiveState", "-P", "UnitFileState", rolling.UNIT).stdout
     assert set(shown.split()) <= {"inactive", "disabled"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("bad", "exit_code"), [("", 0), ("h2", 4)])
+def test_a_group_changes_as_one(three: Lab, bad: str, exit_code: int) -> None:
+    """Two ranks of one server: both go, and where the second rank fails the first goes back too."""
+    rolling.stage(three, THREE, "pair00000000")
+    if bad:
+        rolling.stage(three, [bad], "pair00000000", Kind(mode="bad-flag"))
+    own = {"h1": {"group": "pair", "rank": 0}, "h2": {"group": "pair", "rank": 1}}
+    run = rolling.start(three, to("pair00000000"), {"max_unavailable": 1}, own=own)
+    report = run.done()
+    assert report["exit"] == exit_code
+    after = OLD if bad else "pair00000000"
+    assert rolling.all_serve(three, THREE) == to(after)
+    assert "h1 + h2: drain" in run.lines
 
 
 # --- the network, the host ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
-def test_unreachable_before(six: Lab) -> None:
-    six.host("h2").cut()
-    report = rolling.roll(six, to(NEW))
-    six.host("h2").heal()
+def test_unreachable_before(three: Lab) -> None:
+    three.host("h2").cut()
+    report = rolling.roll(three, to(NEW))
+    three.host("h2").heal()
     assert "h2" in report["unreachable"]
     assert report["exit"] == 4
-    assert rolling.all_serve(six, THREE) == {"h1": NEW, "h2": OLD, "h3": NEW}
+    assert rolling.all_serve(three, THREE) == {"h1": NEW, "h2": OLD, "h3": NEW}
 
 
 @pytest.mark.full
-def test_unreachable_during_drain(six: Lab) -> None:
+def test_unreachable_during_drain(three: Lab) -> None:
     busy = 'curl -s -m 60 -d \'{"text": "x", "seconds": 40}\' http://127.0.0.1:30000/generate'
-    six.host("h1").exec("systemd-run", "--collect", "sh", "-c", busy)
-    run = rolling.start(six, to(NEW), {"drain": 60.0, "lost_after": 4.0})
+    three.host("h1").exec("systemd-run", "--collect", "sh", "-c", busy)
+    run = rolling.start(three, to(NEW), {"drain": 60.0, "lost_after": 4.0})
     run.wait_for("^h1: drain")
     time.sleep(1)
-    six.host("h1").cut()
+    three.host("h1").cut()
     report = run.done()
-    six.host("h1").heal()
+    three.host("h1").heal()
     assert report["hosts"]["h1"]["stage"] == "drain"
     assert results(report)["h2"] == "untouched"
-    assert rolling.all_serve(six, THREE) == to(OLD), "nothing was switched"
+    assert rolling.all_serve(three, THREE) == to(OLD), "nothing was switched"
 
 
-def test_unreachable_between_stop_and_start(six: Lab) -> None:
+def test_unreachable_between_stop_and_start(three: Lab) -> None:
     """The host finishes the start on its own, and goes back on its own when nobody accepts it."""
     began = time.time()
-    run = rolling.start(six, to("slow00000000"), {"lost_after": 2.0, "gate_deadline": 20.0, "margin": 3.0})
+    run = rolling.start(three, to("slow00000000"), {"lost_after": 2.0, "gate_deadline": 20.0, "margin": 3.0})
     run.wait_for("^h1: start")
-    until(lambda: turn(six, "h1").get("phase") == "starting")
-    six.host("h1").cut()
-    until(lambda: rolling.serves(six, "h1") == "slow00000000", 30)
+    until(lambda: turn(three, "h1").get("phase") == "starting")
+    three.host("h1").cut()
+    until(lambda: rolling.serves(three, "h1") == "slow00000000", 30)
     assert results(run.done()) == {"h1": "lost", "h2": "untouched", "h3": "untouched"}
-    until(lambda: turn(six, "h1").get("phase") == "reverted", 60)
-    assert rolling.all_serve(six, THREE) == to(OLD)
-    six.host("h1").heal()
-    assert rolling.most_out(six, THREE, began) == 1
-    report = rolling.roll(six, to("slow00000000"))
+    until(lambda: turn(three, "h1").get("phase") == "reverted", 60)
+    assert rolling.all_serve(three, THREE) == to(OLD)
+    three.host("h1").heal()
+    assert rolling.most_out(three, THREE, began) == 1
+    report = rolling.roll(three, to("slow00000000"))
     assert report["exit"] == 0, "healed, the second run finishes the job"
 
 
 @pytest.mark.full
-def test_unreachable_after_start_for_a_moment(six: Lab) -> None:
+def test_unreachable_after_start_for_a_moment(three: Lab) -> None:
     """Shorter than `lost_after`: the roll goes on over a new connection."""
-    run = rolling.start(six, to(NEW), {"lost_after": 40.0, "soak": 4.0})
+    run = rolling.start(three, to(NEW), {"lost_after": 40.0, "soak": 4.0})
     run.wait_for("^h1: soak")
-    six.host("h1").cut()
+    three.host("h1").cut()
     time.sleep(6)
-    six.host("h1").heal()
+    three.host("h1").heal()
     assert run.done()["exit"] == 0
-    assert rolling.all_serve(six, THREE) == to(NEW)
+    assert rolling.all_serve(three, THREE) == to(NEW)
 
 
 @pytest.mark.full
-def test_rebooted_in_its_turn(six: Lab) -> None:
-    run = rolling.start(six, to(NEW), {"lost_after": 60.0, "soak": 20.0})
+def test_rebooted_in_its_turn(three: Lab) -> None:
+    run = rolling.start(three, to(NEW), {"lost_after": 60.0, "soak": 20.0})
     run.wait_for("^h1: soak")
-    six.host("h1").crash()
-    six.host("h1").boot()
+    three.host("h1").crash()
+    three.host("h1").boot()
     report = run.done()
     assert results(report) == {"h1": "reverted", "h2": "untouched", "h3": "untouched"}
     assert "rebooted" in report["hosts"]["h1"]["reason"]
-    assert rolling.all_serve(six, THREE) == to(OLD)
+    assert rolling.all_serve(three, THREE) == to(OLD)
 
 
 @pytest.mark.full
-def test_frozen_in_its_turn(six: Lab) -> None:
+def test_frozen_in_its_turn(three: Lab) -> None:
     """A host that hangs: TCP connects, nobody answers. Thawed, it goes back by itself."""
-    run = rolling.start(six, to(NEW), {"lost_after": 4.0, "soak": 15.0, "gate_deadline": 5.0, "margin": 2.0})
+    run = rolling.start(three, to(NEW), {"lost_after": 4.0, "soak": 15.0, "gate_deadline": 5.0, "margin": 2.0})
     run.wait_for("^h1: soak")
-    six.host("h1").freeze()
+    three.host("h1").freeze()
     report = run.done()
-    six.host("h1").thaw()
+    three.host("h1").thaw()
     assert results(report) == {"h1": "lost", "h2": "untouched", "h3": "untouched"}
-    until(lambda: turn(six, "h1").get("phase") == "reverted", 90)
-    assert rolling.all_serve(six, THREE) == to(OLD)
+    until(lambda: turn(three, "h1").get("phase") == "reverted", 90)
+    assert rolling.all_serve(three, THREE) == to(OLD)
 
 
 @pytest.mark.full
-def test_sshd_restarted(six: Lab) -> None:
-    run = rolling.start(six, to(NEW), {"soak": 5.0, "lost_after": 20.0})
+def test_sshd_restarted(three: Lab) -> None:
+    run = rolling.start(three, to(NEW), {"soak": 5.0, "lost_after": 20.0})
     run.wait_for("^h1: soak")
-    six.host("h1").exec(
+    three.host("h1").exec(
         "sh",
         "-c",
         "systemctl kill -s KILL ssh.service; pkill -KILL -x sshd; systemctl restart ssh.service",
     )
     assert run.done()["exit"] == 0
-    assert rolling.all_serve(six, THREE) == to(NEW)
+    assert rolling.all_serve(three, THREE) == to(NEW)
 
 
 @pytest.mark.full
-def test_disk_full(six: Lab) -> None:
+def test_disk_full(three: Lab) -> None:
     """Nothing can be written on the canary: nothing is begun anywhere."""
-    before = {host: rolling.main_pid(six, host) for host in THREE}
+    before = {host: rolling.main_pid(three, host) for host in THREE}
     roll = f"/var/lib/sglfleet/{rolling.SERVICE}/.roll"
     script = f"mkdir -p {roll} && mount -t tmpfs -o size=8k full {roll} && head -c 8192 /dev/zero > {roll}/x"
-    assert six.host("h1").exec("sh", "-c", script).returncode == 0
-    report = rolling.roll(six, to(NEW))
-    six.host("h1").exec("umount", roll)
+    assert three.host("h1").exec("sh", "-c", script).returncode == 0
+    report = rolling.roll(three, to(NEW))
+    three.host("h1").exec("umount", roll)
     assert report["exit"] == 4
     assert "space" in report["refused"][0]
-    assert {host: rolling.main_pid(six, host) for host in THREE} == before
-    assert rolling.roll(six, to(NEW))["exit"] == 0
+    assert {host: rolling.main_pid(three, host) for host in THREE} == before
+    assert rolling.roll(three, to(NEW))["exit"] == 0
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_host_s_clock_is_an_hour_off(six: Lab, hours: int) -> None:
+def test_a_host_s_clock_is_an_hour_off(three: Lab, hours: int) -> None:
     """Hosts of the lab share one kernel clock, so `date` is what lies; nothing else of ours asks for the time."""
     lie = f"#!/bin/sh\nexec /bin/date -d '{hours} hour' \"$@\"\n"
-    six.host("h1").exec("sh", "-c", "cat > /usr/local/bin/date; chmod 755 /usr/local/bin/date", stdin=lie)
-    assert rolling.roll(six, to(NEW))["exit"] == 0
-    assert rolling.all_serve(six, THREE) == to(NEW)
+    three.host("h1").exec("sh", "-c", "cat > /usr/local/bin/date; chmod 755 /usr/local/bin/date", stdin=lie)
+    assert rolling.roll(three, to(NEW))["exit"] == 0
+    assert rolling.all_serve(three, THREE) == to(NEW)
 
 
 # --- controllers ----------------------------------------------------------------------------------------------------
@@ -310,59 +346,59 @@ def test_a_host_s_clock_is_an_hour_off(six: Lab, hours: int) -> None:
         ),
     ],
 )
-def test_the_controller_is_killed_then_run_again(six: Lab, stage: str) -> None:
+def test_the_controller_is_killed_then_run_again(three: Lab, stage: str) -> None:
     began = time.time()
-    run = rolling.start(six, to(NEW), {"soak": 2.0})
+    run = rolling.start(three, to(NEW), {"soak": 2.0})
     run.wait_for(f"^h1: {stage}")
     run.kill()
-    served = rolling.all_serve(six, THREE)
+    served = rolling.all_serve(three, THREE)
     assert served["h2"] == served["h3"] == OLD
-    report = rolling.roll(six, to(NEW), {"soak": 2.0})
+    report = rolling.roll(three, to(NEW), {"soak": 2.0})
     assert report["exit"] == 0, "the lock of a controller that is gone does not stop the next one"
-    assert rolling.all_serve(six, THREE) == to(NEW)
-    assert rolling.most_out(six, THREE, began) <= 2
+    assert rolling.all_serve(three, THREE) == to(NEW)
+    assert rolling.most_out(three, THREE, began) <= 2
     time.sleep(1)
-    assert turn(six, "h1")["phase"] == "accepted"
-    timers = six.host("h1").exec("systemctl", "list-timers", "--all", "--no-legend", "sglfleet-*").stdout
+    assert turn(three, "h1")["phase"] == "accepted"
+    timers = three.host("h1").exec("systemctl", "list-timers", "--all", "--no-legend", "sglfleet-*").stdout
     assert not timers.strip(), "nobody takes the host back later"
 
 
 @pytest.mark.full
-def test_the_controller_is_killed_with_a_bad_release_in_the_gate(six: Lab) -> None:
+def test_the_controller_is_killed_with_a_bad_release_in_the_gate(three: Lab) -> None:
     """Nobody is there to undo it: the host goes back by itself."""
-    run = rolling.start(six, to("wrong0000000"), {"gate_deadline": 4.0, "margin": 2.0, "lost_after": 2.0})
+    run = rolling.start(three, to("wrong0000000"), {"gate_deadline": 4.0, "margin": 2.0, "lost_after": 2.0})
     run.wait_for("^h1: gate")
     run.kill()
-    until(lambda: turn(six, "h1").get("phase") == "reverted", 60)
-    assert rolling.all_serve(six, THREE) == to(OLD)
+    until(lambda: turn(three, "h1").get("phase") == "reverted", 60)
+    assert rolling.all_serve(three, THREE) == to(OLD)
 
 
-def test_two_controllers(six: Lab) -> None:
-    first = rolling.start(six, to(NEW), {"soak": 8.0})
+def test_two_controllers(three: Lab) -> None:
+    first = rolling.start(three, to(NEW), {"soak": 8.0})
     first.wait_for("^h1: soak")
-    second = rolling.roll(six, to("slow00000000"))
+    second = rolling.roll(three, to("slow00000000"))
     assert second["exit"] == 4
     assert "locked by" in second["refused"][0]
     assert "since 20" in second["refused"][0]
     assert first.done()["exit"] == 0
-    assert rolling.all_serve(six, THREE) == to(NEW)
+    assert rolling.all_serve(three, THREE) == to(NEW)
 
 
 @pytest.mark.full
-def test_a_controller_that_slept_does_nothing_after_its_lock_was_taken_over(six: Lab) -> None:
+def test_a_controller_that_slept_does_nothing_after_its_lock_was_taken_over(three: Lab) -> None:
     import signal
 
-    first = rolling.start(six, to(NEW), {"soak": 6.0})
+    first = rolling.start(three, to(NEW), {"soak": 6.0})
     first.wait_for("^h1: soak")
     first.process.send_signal(signal.SIGSTOP)
     lock = f"/var/lib/sglfleet/{rolling.SERVICE}/lock"
     # as if its lease had run out long ago, and the other one had come from another machine
-    rolling.on_all(six, THREE, f"sed -i 's/^renewed=.*/renewed=1/; s/^origin=.*/origin=elsewhere/' {lock}")
-    assert rolling.roll(six, to(OLD))["exit"] == 0
+    rolling.on_all(three, THREE, f"sed -i 's/^renewed=.*/renewed=1/; s/^origin=.*/origin=elsewhere/' {lock}")
+    assert rolling.roll(three, to(OLD))["exit"] == 0
     first.process.send_signal(signal.SIGCONT)
     report = first.done()
     assert report["exit"] == 4
-    assert rolling.all_serve(six, THREE) == to(OLD)
+    assert rolling.all_serve(three, THREE) == to(OLD)
 
 
 # --- behind the router ----------------------------------------------------------------------------------------------
@@ -452,3 +488,28 @@ def test_the_last_worker_is_never_removed(six: Lab, routed: str) -> None:
     report = rolling.roll(six, to(NEW, two), {"max_unavailable": 2}, router=ROUTER)
     assert report["exit"] == 0, "the node that was down went first"
     assert rolling.all_serve(six, two) == to(NEW, two)
+
+
+@needs_router
+@pytest.mark.full
+@pytest.mark.engine
+def test_no_request_fails_while_four_real_engines_roll(six: Lab, routed: str) -> None:
+    """Four times the real SGLang on the CPU, some 8 GiB."""
+    if not (rolling.ENGINE / "bin" / "python").exists():
+        pytest.skip(f"no engine in {rolling.ENGINE}: make engine")
+    four, kind = HOSTS[:4], Kind(engine=True, start=900)
+    for release in ("engine000001", "engine000002"):
+        rolling.stage(six, four, release, kind)
+    limits = {"start_timeout": 900.0, "stop_timeout": 120.0}
+    policy = {"drain": 60.0, "soak": 5.0, "gate_deadline": 300.0, "lost_after": 60.0, "max_unavailable": 2}
+    first = rolling.start(six, to("engine000001", four), policy, ROUTER, **limits).done(1800)
+    assert first["exit"] == 0
+    with rolling.Load(routed, seconds=0) as load:
+        time.sleep(3)
+        report = rolling.start(six, to("engine000002", four), policy, ROUTER, **limits).done(1800)
+    print(json.dumps(report, indent=1), load.done)
+    assert report["exit"] == 0
+    assert rolling.all_serve(six, four) == to("engine000002", four)
+    assert load.failures == []
+    assert load.done > 20
+    assert report["hosts"]["h1"]["gate"]["prompt_tokens"], "the gate asked the engine"

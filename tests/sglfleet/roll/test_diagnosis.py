@@ -75,6 +75,11 @@ def test_the_number_to_raise_to_is_told() -> None:
     assert "0.342" in text
 
 
+def test_the_port_that_is_taken_is_told() -> None:
+    line = "[Errno 98] error while attempting to bind on address ('0.0.0.0', 30777): address already in use"
+    assert "port 30777" in str(diagnose(line)[0])
+
+
 def test_the_spelling_of_the_service_file_is_used() -> None:
     assert diagnose("CUDA error: invalid device ordinal", {"tp": 2})[0].flag == "tp"
 
