@@ -218,11 +218,13 @@ group=$(systemctl show -P ControlGroup {unit})
 
 
 def remove(host: Host, service: str, timeout: float) -> None:
-    """Stop, disable and forget the unit of a service that left the configuration. Its state and caches stay."""
-    unit = paths.unit(service)
-    run(
-        host,
-        f"systemctl disable --now {unit}; rm -f {paths.unit_file(service)} {paths.current(service)}"
-        f" && systemctl daemon-reload && systemctl reset-failed {unit} 2>/dev/null; true",
-        timeout=timeout + LOST,
-    )
+    """Stop and remove a service that left the configuration, its releases and secrets. History and caches stay."""
+    unit, file = paths.unit(service), paths.unit_file(service)
+    script = f"""\
+[ ! -f {file} ] || systemctl disable --now {unit} || exit
+rm -rf {file} {paths.current(service)} {paths.releases(service)} {paths.ETC}/{service}
+systemctl daemon-reload
+systemctl reset-failed {unit} 2>/dev/null
+exit 0
+"""
+    run(host, script, timeout=timeout + LOST)

@@ -17,6 +17,7 @@ from sglfleet.exits import Exit
 if TYPE_CHECKING:
     from sglfleet.planning import Plan
     from sglfleet.roll.report import Report as RollReport
+    from sglfleet.verify.document import Document
 
 SCHEMA_VERSION = 1
 
@@ -83,6 +84,17 @@ class Outcome:
             for note in job.notes if job.why else ():
                 self.say(f"      {note}")
         self.say("")
+
+    def proven(self, document: Document) -> None:
+        """What was proven on the changed hosts; kept beside the report, as a page too."""
+        from sglfleet.verify.showing import keep
+
+        self.extra["proof"] = document.to_json()
+        self.codes.add(document.exit(strict=False))
+        try:
+            self.say(f"proof: {keep(document, str(self.root / 'reports')).with_suffix('.html')}")
+        except OSError as e:
+            self.say(f"the proof could not be written: {e.strerror}")
 
     @property
     def exit(self) -> Exit:

@@ -277,14 +277,18 @@ def _roll_all(state: State, host: Host, fleet: Fleet) -> bool:
 
 def _drive(state: State, fleet: Fleet) -> None:
     from sglfleet import rollout
+    from sglfleet.verify.stage import Stage
 
     absent: dict[str, dict[str, str]] = {}
     for placement in fleet.placements:
         reason = fleet.outcome.failures.get(placement.host.name)
         if reason:
             absent.setdefault(placement.service.service, {})[placement.host.name] = reason
+    hosts = {h.name: h for h in state.inventory}
+    services = {p.service.service: p.service for p in fleet.placements}
+    proof = Stage(hosts, services, fleet.outcome.say)
     try:
-        reports = rollout.roll(state, fleet.plan.jobs, absent=absent)
+        reports = rollout.roll(state, fleet.plan.jobs, absent=absent, prove=proof)
     except RuntimeError as e:  # pyinfra was called in a way that cannot roll
         for name in {job.host for job in fleet.plan.jobs if job.why}:
             fleet.failed(name, str(e))
@@ -292,6 +296,8 @@ def _drive(state: State, fleet: Fleet) -> None:
     for report in reports:
         fleet.outcome.rolled(report)
         fleet.bad.update(report.failures)
+    if proof.proofs:
+        fleet.outcome.proven(proof.document(fleet.name))
 
 
 def remove_leftovers(fleet: Fleet) -> None:

@@ -19,7 +19,7 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 MODES = "ok, bad-flag (exits like the parser), crash (after --cut s), never (never healthy), wrong (one token), empty"
-WORDS = "the river bends north past old mills and quiet fields where nobody counts the days any more".split()
+WORDS = ["the", "river", "bends", "north", "past", "old", "mills", "and", "quiet", "fields", "where", "nobody", "counts", "the", "days", "any", "more"]
 state = {"running": 0, "draining": False}
 lock = threading.Lock()
 
@@ -147,7 +147,7 @@ def wait(port):
     body = json.dumps({"text": "one", "sampling_params": {"max_new_tokens": 1}}).encode()
     while True:
         if main and not os.path.exists(f"/proc/{main}"):
-            sys.exit(f"the server ended before it was ready")
+            sys.exit("the server ended before it was ready")
         try:
             request = urllib.request.Request(f"http://127.0.0.1:{port}/generate", body)
             with urllib.request.urlopen(request, timeout=5) as answer:
