@@ -13,6 +13,8 @@ _BLOCKED = (Outcome.FAILS, Outcome.REJECTED)
 
 def decide(part: Part, policy: Policy) -> tuple[Decision, dict[str, Value]]:
     """The decision, and what stands in for the flag."""
+    if part.final:
+        return Decision.REFUSE, {}
     if part.outcome is Outcome.ACTIVE:
         return (Decision.WARN if part.advice else Decision.KEEP), {}
     if part.automatic:

@@ -112,6 +112,21 @@ NAMED: dict[str, tuple[Where, ...]] = {
             tested("sm_version", "< 90"),
         ),
     ),
+    "custom-all-reduce.pcie": (
+        Where(
+            r"distributed/device_communicators/custom_all_reduce\.py",
+            r"__init__",
+            tested("world_size > 2", "full_nvlink"),
+        ),
+    ),
+    "mooncake.protocol": (
+        Where(
+            r"distributed/device_communicators/mooncake_transfer_engine\.py",
+            r"",
+            assigned("protocol", "MOONCAKE_PROTOCOL"),
+        ),
+        Where(r"distributed/device_communicators/mooncake_transfer_engine\.py", r"", assigned("ret_value", "'rdma'")),
+    ),
     "moe-sum.applies": (
         Where(r"layers/moe/.*", r"", assigned("use_fused_moe_sum_all_reduce", "enable_fused_moe_sum_all_reduce")),
     ),

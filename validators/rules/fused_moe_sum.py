@@ -10,7 +10,7 @@ from validators.rules.interface import Expectation, Gate, Outcome, Part, Step
 SUBJECT = "Fused sum and all-reduce of expert outputs"
 FLAGS = ("enable-fused-moe-sum-all-reduce",)
 SITES = ("moe-sum.applies",)
-_DENSE = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM", "Gemma2ForCausalLM")
+DENSE = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM", "Gemma2ForCausalLM")
 
 
 def judge(c: Context) -> Iterator[Part]:
@@ -21,7 +21,7 @@ def judge(c: Context) -> Iterator[Part]:
     if not proof:
         yield c.unsure(flag, f"Where {c.release.version} reads it")
         return
-    if c.arch in _DENSE:
+    if c.arch in DENSE:
         reason = f"{c.arch} has no experts."
         yield Part(flag, Outcome.INERT, reason, proof, (Step(Gate.MODEL, False, reason, proof[0]),))
         return

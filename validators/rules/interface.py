@@ -52,6 +52,7 @@ class Part:
     redundant: bool = False
     value: Value = None  # for what is no flag that was given: a package's version, a variable's value
     refuse: bool = False  # refused under every policy but `warn`, although it would start
+    final: bool = False  # refused whatever the policy: nothing can be known, or nothing can be made to work
     advice: bool = False  # works, but must be shown: the decision is `warn` and nothing is dropped
 
 

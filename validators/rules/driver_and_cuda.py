@@ -1,0 +1,44 @@
+"""Driver and CUDA: what the SM needs, and what the engine's own torch needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from validators.rules.context import Context
+from validators.rules.interface import Evidence, Gate, Outcome, Part, Step
+
+SUBJECT = "Driver and CUDA minimum"
+FLAGS: tuple[str, ...] = ()
+SITES: tuple[str, ...] = ()
+ALWAYS = True
+
+
+def judge(c: Context) -> Iterator[Part]:
+    have = _pair(c.case.cuda)
+    if have is None:
+        return
+    known = c.flashinfer
+    least = known.cuda_min.get(c.sm_text, "") or known.cuda_min.get(f"{c.sm_text}a", "") if known else ""
+    need = _pair(least)
+    if need and have < need:
+        proof = Evidence(known.artifact.name, "flashinfer/compilation_context.py") if known else None
+        reason = f"The driver runs CUDA up to {c.case.cuda}; code for SM {c.sm_text} needs {least}."
+        yield _part(c, reason, proof, f"Install a driver for CUDA {least} or newer.")
+    torch = re.search(r"\+cu(\d+)(\d)$", c.case.packages.get("torch", ""))
+    if torch and have[0] < int(torch[1]):
+        wants = f"{torch[1]}.{torch[2]}"
+        reason = f"This torch is built for CUDA {wants}; the driver runs CUDA up to {c.case.cuda}."
+        yield _part(c, reason, None, f"Install a driver for CUDA {torch[1]}.0 or newer, or a torch for CUDA {have[0]}.")
+
+
+def _part(c: Context, reason: str, proof: Evidence | None, todo: str) -> Part:
+    step = Step(Gate.LIBRARY, False, reason, proof)
+    evidence = (proof,) if proof else ()
+    value = c.case.driver or c.case.cuda
+    return Part("driver", Outcome.FAILS, reason, evidence, (step,), todo=todo, final=True, value=value)
+
+
+def _pair(text: str) -> tuple[int, int] | None:
+    match = re.match(r"(\d+)\.(\d+)", text or "")
+    return (int(match[1]), int(match[2])) if match else None
