@@ -69,7 +69,8 @@ def _flag(flag: Flag) -> dict[str, Any]:
     if flag.kind != "value":
         found: dict[str, Any] = {"type": "boolean"}
     else:
-        item = dict(_TYPES[flag.type])
+        holds_json = flag.type == "str" and "json" in f"{flag.name} {flag.help} {flag.converter}".lower()
+        item = dict(_TYPES["json" if holds_json else flag.type])
         if flag.choices and not flag.choices_source and not flag.notes:
             item = {"enum": [choice for choice in flag.choices if choice is not None]}
         found = item
