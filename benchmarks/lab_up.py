@@ -1,4 +1,4 @@
-"""Seconds until N lab hosts answer on SSH, and until the lab is gone again. Needs root: `lab_up.py [N …]`, else 3, 20."""
+"""Seconds until N lab hosts answer on SSH, and until the lab is gone. Needs root: `lab_up.py [N …]`, else 3 and 20."""
 
 from __future__ import annotations
 
