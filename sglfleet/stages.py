@@ -285,7 +285,7 @@ def _drive(state: State, fleet: Fleet) -> None:
         if reason:
             absent.setdefault(placement.service.service, {})[placement.host.name] = reason
     hosts = {h.name: h for h in state.inventory}
-    services = {p.service.service: p.service for p in fleet.placements}
+    services = {(p.host.name, p.service.service): p.service for p in fleet.placements}
     proof = Stage(hosts, services, fleet.outcome.say)
     try:
         reports = rollout.roll(state, fleet.plan.jobs, absent=absent, prove=proof)

@@ -38,6 +38,7 @@ _SHOWS: dict[tuple[str, str | None], Show] = {
     ("max-total-tokens", None): _info("max_total_num_tokens"),
     ("context-length", None): _log(r"max_total_num_tokens=\d+, .*\bcontext_len={}(?!\d)"),
     ("stream-interval", None): _response("stream_step"),
+    ("port", None): _response("answers_on_port"),
     ("served-model-name", None): _response("served_model"),
     ("disable-radix-cache", "true"): _response("cached_tokens_repeat", "0"),
     ("enable-cache-report", "true"): _response("usage_cached_tokens", r"\d+"),

@@ -26,7 +26,7 @@ def collect(spec: dict[str, Any]) -> dict[str, Any]:
     """All layers. What could not be had is named under `gaps`, by layer.
 
     `spec`: `service` (one of ours) or `unit` or `pid` or none of them (found by itself); `url`, `port`, `key`, `log`,
-    `profile`, `requests`, `salt`, `local`.
+    `profile`, `requests`, `observe` (names; default all), `outputs`, `salt`, `local`.
     """
     out: dict[str, Any] = {"gaps": {}, "seconds": {}}
     gaps: dict[str, str] = out["gaps"]
@@ -47,7 +47,7 @@ def collect(spec: dict[str, Any]) -> dict[str, Any]:
     info = out.get("server_info") or {}
     salt = int(spec.get("salt") or time.time())
     if info and spec.get("requests", True):
-        layer("responses", lambda: _responses(server, info, salt, out))
+        layer("responses", lambda: _responses(server, info, salt, spec, out))
     elif not info:
         gaps.setdefault("responses", gaps.get("server_info", "the server was not asked"))
     if info and spec.get("profile", True):
@@ -149,11 +149,22 @@ def _metrics(server: Server, out: dict[str, Any]) -> None:
         out["gaps"]["metrics"] = f"/metrics answered {answer.status}: give --enable-metrics"
 
 
-def _responses(server: Server, info: dict[str, Any], salt: int, out: dict[str, Any]) -> None:
-    out["responses"], more = workload.observe(server, info, salt)
+def _responses(server: Server, info: dict[str, Any], salt: int, spec: dict[str, Any], out: dict[str, Any]) -> None:
+    names = spec.get("observe")
+    if names is not None:
+        names = {*names, *_expected(out.get("manifest") or {})}
+    out["responses"], more = workload.observe(server, info, salt, names)
     out["gaps"].update({f"responses.{name}": why for name, why in more.items()})
+    if not spec.get("outputs", True):
+        return
     limit = info.get("max_req_input_len")
     out["outputs"] = workload.outputs(server, limit if isinstance(limit, int) else 2048)
+
+
+def _expected(manifest: dict[str, Any]) -> set[str]:
+    """Observations that the verdicts of the running release expect."""
+    rows = [e for v in manifest.get("verdicts") or () for e in v.get("expects") or () if e.get("kind") == "response"]
+    return {str(e.get("present") or e.get("absent")).partition("=")[0] for e in rows}
 
 
 def _profile(server: Server, info: dict[str, Any], salt: int, spec: dict[str, Any], out: dict[str, Any]) -> None:

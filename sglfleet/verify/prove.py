@@ -33,7 +33,13 @@ def prove(
     One round trip. `python`: any Python from 3.10 on that the host has. `asked`: arguments of the service file; default
     those in the release's manifest. Never raises for what the host or the server do: see `HostProof.error` and `gaps`.
     """
-    raw = look(host, {"service": service, "profile": profile}, python, timeout)
+    spec: dict[str, Any] = {"service": service, "profile": profile, "outputs": correctness}
+    if asked is not None:
+        from validators.expectations import for_flag
+
+        wanted = [e for name, value in asked.items() for e in for_flag(name, value) if e.kind == "response"]
+        spec["observe"] = sorted({(e.present or e.absent).partition("=")[0] for e in wanted})
+    raw = look(host, spec, python, timeout)
     return assemble(raw, host.name, service, asked=asked, correctness=correctness)
 
 
@@ -174,5 +180,6 @@ def _stand_in(manifest: Mapping[str, Any]) -> dict[str, Any]:
             if part.startswith("left out: "):
                 out.update(dict.fromkeys(part.removeprefix("left out: ").split(", "), ""))
             elif not part.startswith("engine: "):
-                out.update(item.split("=", 1) for item in part.split(", ") if "=" in item)
+                pairs = (item.partition("=") for item in part.split(", ") if "=" in item)
+                out.update({name: value for name, _, value in pairs})
     return out

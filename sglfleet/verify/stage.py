@@ -20,8 +20,10 @@ SEEN = {Status.PROVEN: "proven", Status.CONTRADICTED: "CONTRADICTED", Status.NOT
 class Stage:
     """Proves hosts as a roll comes to them, and keeps what was found for the report of the run."""
 
-    def __init__(self, hosts: Mapping[str, Host], services: Mapping[str, Service], say: Callable[[str], None]) -> None:
-        self.hosts, self.services, self.say = hosts, services, say
+    def __init__(
+        self, hosts: Mapping[str, Host], services: Mapping[tuple[str, str], Service], say: Callable[[str], None]
+    ) -> None:
+        self.hosts, self.services, self.say = hosts, services, say  # services by (host, name): they may differ
         self.started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.proofs: list[HostProof] = []
 
@@ -29,7 +31,7 @@ class Stage:
         """Why the release that runs must not stay; "" where it may: proven, not proven, or only to be reported."""
         from sglfleet.verify.prove import prove
 
-        spec = self.services[service]
+        spec = self.services[host, service]
         proof = prove(
             self.hosts[host], service, profile=spec.verify.profile, correctness=spec.verify.correctness,
             asked=dict(spec.args),

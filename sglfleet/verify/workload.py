@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 from sglfleet.verify.client import Answer, Server
 
@@ -33,18 +35,35 @@ def generate(server: Server, ids: list[int] | str, tokens: int, timeout: float =
     return server.ask("/generate", {**what, "sampling_params": parameters}, timeout)
 
 
-def observe(server: Server, info: dict[str, Any], salt: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the server's answers show, by name; and why something could not be observed."""
+def observe(
+    server: Server, info: dict[str, Any], salt: int, names: Collection[str] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the server's answers show, by name; and why something could not be observed.
+
+    `names`: what somebody wants to know; default everything. Nothing else is asked.
+    """
     seen: dict[str, Any] = {}
     gaps: dict[str, str] = {}
     limit = info.get("max_req_input_len") or info.get("context_length") or 2048
     limit = limit if isinstance(limit, int) else 2048
-    _cache(server, min(96, limit // 2), salt, seen)
-    _chunk(server, info, limit, salt, seen, gaps)
-    _names(server, seen)
-    _stream(server, info, salt, seen)
-    _sampling(server, salt, seen)
-    _context(server, limit, salt, seen, gaps)
+
+    def wanted(*mine: str) -> bool:
+        return names is None or not set(mine).isdisjoint(names)
+
+    if wanted("cached_tokens_repeat", "usage_cached_tokens"):
+        _cache(server, min(96, limit // 2), salt, seen)
+    if wanted("largest_prefill"):
+        _chunk(server, info, limit, salt, seen, gaps)
+    if wanted("served_model", "status_without_key", "metrics_status"):
+        _names(server, seen)
+    if wanted("stream_step"):
+        _stream(server, info, salt, seen)
+    if wanted("seed_repeats"):
+        _sampling(server, salt, seen)
+    if wanted("status_too_long"):
+        _context(server, limit, salt, seen, gaps)
+    if wanted("answers_on_port"):
+        seen["answers_on_port"] = urlsplit(server.url).port
     return seen, gaps
 
 

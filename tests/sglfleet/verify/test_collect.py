@@ -74,6 +74,7 @@ def server():
 def test_observations(server):
     at, handler = server
     got, gaps = workload.observe(at, at.ask("/server_info").json(), salt=5)
+    assert got.pop("answers_on_port") == int(at.url.rpartition(":")[2])
     assert got == {
         "cached_tokens_repeat": 95, "served_model": "lab", "status_without_key": 401, "metrics_status": 200,
         "stream_step": 2, "seed_repeats": False, "status_too_long": 400,
@@ -81,6 +82,13 @@ def test_observations(server):
     assert gaps == {}
     lengths = [len(body.get("input_ids", [])) for _, body in handler.asked]
     assert sum(lengths) < 2000  # others' requests go on
+
+
+def test_only_what_is_wanted_is_asked(server):
+    at, handler = server
+    got, _ = workload.observe(at, {}, 5, ["metrics_status"])
+    assert "metrics_status" in got
+    assert handler.asked == []
 
 
 def test_every_run_has_prompts_of_its_own():

@@ -112,6 +112,6 @@ def test_verdicts_survive_a_manifest():
 def test_json_keeps_to_its_schema(document):
     import jsonschema
 
-    schema = json.loads((Path(__file__).parents[3] / "schemas" / "proof-1.json").read_text())
+    schema = json.loads((Path(__file__).parents[3] / "schemas" / "proof.json").read_text())
     jsonschema.validate(json.loads(showing.render(document, "json")), schema)
     assert schema["properties"]["schema_version"]["const"] == document.to_json()["schema_version"]
