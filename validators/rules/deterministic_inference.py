@@ -1,0 +1,66 @@
+"""Deterministic inference: the attention back end it needs, and what it turns off for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from validators.rules import constructors, refusals
+from validators.rules.context import Context, place
+from validators.rules.interface import Gate, Outcome, Part, Step
+
+SUBJECT = "Deterministic inference"
+FLAGS = ("enable-deterministic-inference",)
+SITES: tuple[str, ...] = ()
+
+FLAG = FLAGS[0]
+_FUNCTIONS = re.compile(r"determin")
+_BLAME = ("attention-backend", "disable-custom-all-reduce", FLAG)
+_CONSTRUCTOR = {"fa3": "create_flashattention_v3_backend"}
+
+
+def judge(c: Context) -> Iterator[Part]:
+    if c.args.get(FLAG) is not True or not c.has(FLAG):
+        return
+    row = _table(c)
+    deepseek = _deepseek(c)
+    refused = list(refusals.met(c, _FUNCTIONS, _BLAME, is_deepseek_model=deepseek)) if deepseek is not None else []
+    yield from refused
+    if any(part.flag == FLAG for part in refused):
+        return
+    if c.given("attention-backend"):
+        yield _active(c, str(c.args["attention-backend"]), None)
+        return
+    backend = row["by_sm"].get(c.sm_text) if row else None
+    if row is None or not isinstance(backend, str):
+        yield c.unsure(FLAG, f"Which attention back end {c.release.version} picks for deterministic inference")
+        return
+    symbol = _CONSTRUCTOR.get(backend)
+    built = constructors.part(c, FLAG, f"attention back end {backend}", symbol) if symbol else None
+    if built is not None and built.outcome is not Outcome.ACTIVE:
+        yield built
+        return
+    yield _active(c, backend, row)
+
+
+def _deepseek(c: Context) -> bool | None:
+    """Is it one of the architectures that are treated as DeepSeek; None where no architecture is known."""
+    if not c.arch:
+        return None
+    return c.arch.startswith(("Deepseek", "GlmMoeDsa", "Glm4MoeLite", "MistralLarge3", "PixtralFor", "Glm5Next"))
+
+
+def _table(c: Context) -> dict[str, Any] | None:
+    tables = c.release.gates.get("tables")
+    suffix = ".deepseek" if _deepseek(c) else ""
+    return tables.get(f"deterministic.attention{suffix}") if isinstance(tables, dict) else None
+
+
+def _active(c: Context, backend: str, row: dict[str, Any] | None) -> Part:
+    where = place(c.release, row) if row else c.release.evidence(c.release.flags[FLAG].place, "--" + FLAG)
+    picked = f"picks attention back end {backend}" if row else f"keeps attention back end {backend}"
+    reason = f"{c.release.version} {picked} for deterministic inference on SM {c.sm_text}."
+    radix = backend not in ("fa3", "triton", "fa4")
+    todo = f"The radix cache is turned off with {backend}; give an attention back end that keeps it." if radix else ""
+    return Part(FLAG, Outcome.ACTIVE, reason, (where,), (Step(Gate.RESOLUTION, True, reason, where),), todo=todo)

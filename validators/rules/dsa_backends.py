@@ -1,0 +1,63 @@
+"""Back ends of DeepSeek sparse attention: the start-up validation of the newer ones, the kernels behind the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from validators.rules import constructors
+from validators.rules.context import Context
+from validators.rules.interface import Gate, Outcome, Part, Step, Value
+
+SUBJECT = "Back ends of DeepSeek sparse attention (NSA, DSA)"
+PREFILL = ("nsa-prefill-backend", "dsa-prefill-backend")
+DECODE = ("nsa-decode-backend", "dsa-decode-backend")
+FLAGS = (*PREFILL, *DECODE)
+SITES: tuple[str, ...] = ()
+
+# back end -> function that validates the GPU for it before the first request
+_VALIDATED = {
+    "flashmla_sparse_q8": "_validate_flashmla_sparse_q8_backend",
+    "triton_sparse_mla": "_validate_triton_sparse_mla_backend",
+    "flashinfer_sparse_mla": "_validate_flashinfer_sparse_mla_backend",
+}
+_TRTLLM_GEN = "gen_trtllm_gen_fmha_module"
+# SMs on which published recipes of the engine run the back end; elsewhere nothing was read that settles it
+_USED_ON = {"flashmla_sparse": (9, 10), "flashmla_kv": (9, 10), "flashmla_auto": (9, 10), "fa3": (9,), "tilelang": (9,)}
+_LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
+
+
+def judge(c: Context) -> Iterator[Part]:
+    for flag in FLAGS:
+        value = c.args.get(flag)
+        if isinstance(value, str) and c.has(flag):
+            yield _judge(c, flag, value)
+
+
+def _judge(c: Context, flag: str, backend: str) -> Part:
+    if backend in _VALIDATED:
+        stage = "prefill" if flag in PREFILL else "decode"
+        known: dict[str, Any] = {"device_sm_major": c.sm[0], f"{stage}_impl": backend, "model_arch": c.arch}
+        found = constructors.part(
+            c, flag, f"sparse attention by {backend}", _VALIDATED[backend], instead=_LEAVE_OUT, known=known
+        )
+        if found is not None:
+            return found
+    if backend == "trtllm":
+        return _trtllm(c, flag)
+    if c.sm[0] in _USED_ON.get(backend, ()):
+        proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
+        reason = f"{c.release.version} takes {backend} for sparse attention and tests no GPU for it."
+        return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.PARSER, True, reason, proof),))
+    return c.unsure(flag, f"Whether {c.release.version} has kernels of {backend} for SM {c.sm_text}")
+
+
+def _trtllm(c: Context, flag: str) -> Part:
+    built, proof = c.builds(_TRTLLM_GEN), c.library_proof(_TRTLLM_GEN)
+    if built is None or not proof:
+        return c.unsure(flag, f"Whether FlashInfer {c.flashinfer_version} has the sparse kernels of trtllm")
+    verb = "builds" if built else "has no"
+    reason = f"FlashInfer {c.flashinfer_version} {verb} trtllm attention kernels for SM {c.sm_text}."
+    outcome = Outcome.ACTIVE if built else Outcome.FAILS
+    step = Step(Gate.LIBRARY, built, reason, proof[0])
+    return Part(flag, outcome, reason, proof, (step,), instead=() if built else _LEAVE_OUT)

@@ -1,0 +1,86 @@
+"""Runners of mixture-of-experts layers: the engine's own checks, then the kernels of the library behind the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validators.rules import constructors
+from validators.rules.context import Context
+from validators.rules.interface import Gate, Outcome, Part, Step, Value
+
+SUBJECT = "Runners of mixture-of-experts layers"
+FLAGS = ("moe-runner-backend", "speculative-moe-runner-backend")
+SITES = ("deep-gemm.off",)
+
+_TRTLLM = ("flashinfer_trtllm", "flashinfer_trtllm_routed", "experimental_sgl_trtllm")
+_TRTLLM_MODULE = "gen_trtllm_gen_fused_moe_sm100_module"
+# FlashInfer's CUTLASS runner picks a module by the exact SM
+_CUTLASS_MODULES = {
+    (8, 9): "gen_cutlass_fused_moe_sm89_module",
+    (9, 0): "gen_cutlass_fused_moe_sm90_module",
+    (10, 0): "gen_cutlass_fused_moe_sm100_module",
+    (10, 3): "gen_cutlass_fused_moe_sm103_module",
+    (11, 0): "gen_cutlass_fused_moe_sm100_module",
+    (12, 0): "gen_cutlass_fused_moe_sm120_module",
+    (12, 1): "gen_cutlass_fused_moe_sm120_module",
+}
+# runner -> (function that checks the GPU, what must be known there)
+_CHECKED: dict[str, tuple[str, dict[str, Value]]] = {
+    "cutlass": ("Fp8MoEMethod.__init__", {"get_moe_runner_backend().is_cutlass()": True}),
+    "hpc_ops": ("MoeRunner.__init__", {"runner_backend.is_hpc_ops()": True}),
+    "flashinfer_mxfp4": ("Mxfp4MoEMethod.__init__", {"self.use_flashinfer": True, "self.use_marlin": False}),
+}
+_SUBSTITUTE: tuple[dict[str, Value], ...] = ({},)
+
+
+def judge(c: Context) -> Iterator[Part]:
+    for flag in FLAGS:
+        value = c.args.get(flag)
+        if isinstance(value, str) and c.has(flag):
+            yield _judge(c, flag, value)
+
+
+def _judge(c: Context, flag: str, runner: str) -> Part:
+    if runner in ("auto", "triton"):
+        proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
+        reason = f"{c.release.version} runs {runner} on every GPU."
+        return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.PARSER, True, reason, proof),))
+    if runner == "deep_gemm":
+        return _deep_gemm(c, flag)
+    if runner in _TRTLLM:
+        return _library(c, flag, runner, _TRTLLM_MODULE, settled=c.sm[0] == 10)
+    if runner == "flashinfer_cutlass":
+        module = _CUTLASS_MODULES.get(c.sm)
+        if module is not None:
+            return _library(c, flag, runner, module, settled=True)
+    if runner in _CHECKED:
+        symbol, known = _CHECKED[runner]
+        found = constructors.part(c, flag, f"runner {runner}", symbol, instead=_SUBSTITUTE, known=known)
+        if found is not None:
+            return found
+    return c.unsure(flag, f"Where {c.release.version} runs {runner}")
+
+
+def _deep_gemm(c: Context, flag: str) -> Part:
+    off = c.test("deep-gemm.off")
+    proof = c.proof("deep-gemm.off")
+    if off is None:
+        return c.unsure(flag, f"Whether {c.release.version} has DeepGEMM on SM {c.sm_text}", "deep-gemm.off")
+    verb = "does not have" if off else "has"
+    reason = f"{c.release.version} {verb} DeepGEMM on SM {c.sm_text}."
+    outcome = Outcome.FAILS if off else Outcome.ACTIVE
+    step = Step(Gate.LIBRARY, not off, reason, proof[0])
+    return Part(flag, outcome, reason, proof, (step,), instead=_SUBSTITUTE if off else ())
+
+
+def _library(c: Context, flag: str, runner: str, module: str, *, settled: bool) -> Part:
+    """`settled`: the engine is known to use the module on this SM; elsewhere a kernel alone proves nothing."""
+    built, proof = c.builds(module), c.library_proof(module)
+    if built is False:
+        reason = f"FlashInfer {c.flashinfer_version} has no kernel of {runner} for SM {c.sm_text}."
+        step = Step(Gate.LIBRARY, False, reason, proof[0])
+        return Part(flag, Outcome.FAILS, reason, proof, (step,), instead=_SUBSTITUTE)
+    if built and settled:
+        reason = f"FlashInfer {c.flashinfer_version} builds the kernels of {runner} for SM {c.sm_text}."
+        return Part(flag, Outcome.ACTIVE, reason, proof, (Step(Gate.LIBRARY, True, reason, proof[0]),))
+    return c.unsure(flag, f"Whether {c.release.version} runs {runner} on SM {c.sm_text}")
