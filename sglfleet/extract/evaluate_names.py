@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 
 from sglfleet.extract.evaluate_modules import Modules
 
@@ -30,42 +31,68 @@ def speaks(text: str) -> bool:
 
 
 class Names:
-    """Names that may carry the SM, and the files in which any of them stands."""
+    """Names that may carry the SM, and the functions in whose conditions any of them stands.
 
-    def __init__(self, modules: Modules, scope: tuple[str, ...]) -> None:
+    Every file that speaks of the SM is parsed once and let go: the trees of a release do not fit into memory together.
+    """
+
+    def __init__(self, modules: Modules, scope: tuple[str, ...], skip: re.Pattern[str]) -> None:
         self.modules = modules
-        in_scope = {m: p for m, p in modules.files.items() if p.startswith(scope)}
-        texts = {m: modules.text(m) for m in sorted(in_scope)}
-        speaking = [m for m, text in texts.items() if speaks(text)]
+        files = {m: p for m, p in sorted(modules.files.items()) if p.startswith(scope) and not skip.search(p)}
+        texts = {m: modules.text(m) for m in files}
+        speaking = {m for m, text in texts.items() if speaks(text)}
         self.helpers: set[str] = set()  # functions of modules, importable elsewhere
         self.names: set[str] = set()  # variables and fields
-        for module in speaking:
-            self._collect(module)
+        conditions = {m: self._collect(texts[m]) for m in sorted(speaking)}
         shared = sorted(n for n in self.helpers if len(n) > 6)
-        also = [m for m, text in texts.items() if m not in set(speaking) and any(n in text for n in shared)]
-        self.modules_in_question = sorted((*speaking, *also), key=lambda m: modules.files[m])
+        for module, text in texts.items():
+            if module not in speaking and any(n in text for n in shared):
+                conditions[module] = self._collect(text, learn=False)
+        carrying = self.helpers | self.names
+        self.modules_in_question = sorted(conditions, key=lambda m: modules.files[m])
+        self.functions = {  # module -> lines of the functions whose conditions may read the SM and that may raise
+            module: lines
+            for module, rows in conditions.items()
+            if (lines := {line for line, direct, found in rows if direct or not carrying.isdisjoint(found)})
+        }
 
-    def _collect(self, module: str) -> None:
-        tree = self.modules.parse(module)
-        if tree is None:
-            return
-        lines = self.modules.text(module).splitlines()
+    def _collect(self, text: str, *, learn: bool = True) -> list[tuple[int, bool, frozenset[str]]]:
+        """Learn the names of one file; (line, speaks, words) of the conditions of every function that may raise."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(text)
+        except (SyntaxError, ValueError):
+            return []  # named by whoever needs the file
+        lines = text.splitlines()
+        rows = []
         for node in ast.walk(tree):
-            span = (getattr(node, "end_lineno", 0) or 0) - getattr(node, "lineno", 0)
-            if isinstance(node, ast.FunctionDef) and span <= LONGEST and not node.name.startswith("__"):
-                text = "\n".join(lines[node.lineno : node.end_lineno])
-                if "return" in text and speaks(text) and node.name not in COMMON:
-                    self.helpers.add(node.name)
-            elif isinstance(node, ast.Assign) and span <= 12:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                if learn:
+                    self._helper(node, lines)
+                rows += self._conditions(node, lines)
+            elif learn and isinstance(node, ast.Assign) and (node.end_lineno or 0) - node.lineno <= 12:
                 targets = node.targets if speaks("\n".join(lines[node.lineno - 1 : node.end_lineno])) else []
                 names = (getattr(t, "id", getattr(t, "attr", "")) for t in targets)
                 self.names.update(n for n in names if n and n not in COMMON)
+        return rows
 
-    def worth_it(self, lines: list[str], function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
-        """Does any condition in the function speak of the SM, by word or by name?"""
+    def _helper(self, node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> None:
+        short = (node.end_lineno or 0) - node.lineno <= LONGEST
+        if short and not node.name.startswith("__") and node.name not in COMMON:
+            text = "\n".join(lines[node.lineno : node.end_lineno])
+            if "return" in text and speaks(text):
+                self.helpers.add(node.name)
+
+    @staticmethod
+    def _conditions(
+        function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]
+    ) -> list[tuple[int, bool, frozenset[str]]]:
+        tests, raises = [], False
         for node in ast.walk(function):
+            if isinstance(node, ast.Raise | ast.Assert):
+                raises = True
             if isinstance(node, ast.If | ast.IfExp | ast.Assert | ast.While):
-                text = "\n".join(lines[node.test.lineno - 1 : node.test.end_lineno])
-                if speaks(text) or not (self.helpers | self.names).isdisjoint(WORD.findall(text)):
-                    return True
-        return False
+                tests.append("\n".join(lines[node.test.lineno - 1 : node.test.end_lineno]))
+        text = "\n".join(tests)
+        return [(function.lineno, speaks(text), frozenset(WORD.findall(text)))] if raises and text else []

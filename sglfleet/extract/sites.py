@@ -13,7 +13,7 @@ from sglfleet.extract.evaluate_modules import Modules, source
 from sglfleet.extract.evaluate_names import Names
 from sglfleet.extract.evaluate_values import Class, Function
 
-SCOPE = ("sglang/srt/", "sglang/kernels/", "sglang/jit_kernel/")  # the server; not the diffusion models, not tests
+SCOPE = ("sglang/srt/",)  # the server; not the diffusion models
 SKIP = re.compile(r"/tests?/|/benchmarks?/|/bench_|/flash_bwd")
 TRAINING = re.compile(r"_bwd|[Bb]ackward")
 OLDER_CUDA = ("12.0", "12.1", "12.3", "12.4", "12.6", "12.8", "12.9")
@@ -73,7 +73,7 @@ class Survey:
 
     def __init__(self, modules: Modules) -> None:
         self.modules = modules
-        self.names = Names(modules, SCOPE)
+        self.names = Names(modules, SCOPE, SKIP)
         self.sm_conditions: set[int] = set()
         self.open = Machine(modules, None, sm_conditions=self.sm_conditions)
         self._machines: dict[tuple[str, str], Machine] = {}
@@ -85,14 +85,9 @@ class Survey:
 
     def sites(self) -> Iterator[Site]:
         """All sites in the order of files and lines."""
-        for module in self.names.modules_in_question:
-            path = self.modules.files[module]
-            if SKIP.search(path):
-                continue
-            lines = self.modules.text(module).splitlines()
+        for module in sorted(self.names.functions, key=lambda m: self.modules.files[m]):
             for symbol, function in functions(self.modules, module):
-                raising = any(isinstance(n, ast.Raise | ast.Assert) for n in ast.walk(function.node))
-                if raising and not TRAINING.search(symbol) and self.names.worth_it(lines, function.node):
+                if function.node.lineno in self.names.functions[module] and not TRAINING.search(symbol):
                     yield from self.function_sites(symbol, function)
 
     def function_sites(self, symbol: str, function: Function) -> Iterator[Site]:
