@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sglfleet.extract.automatic import tables
-from sglfleet.extract.checks import checks
 from sglfleet.extract.evaluate_modules import Modules
 from sglfleet.extract.logs import logs
-from sglfleet.extract.named import automatic, named
 from sglfleet.extract.predicates import predicates
 from sglfleet.extract.sites import Survey, plain
 from sglfleet.extract.sites_capability import capabilities
@@ -17,7 +15,7 @@ from sglfleet.extract.tree import SourceTree
 
 
 def gates(tree: SourceTree, release: str) -> dict[str, Any]:
-    """Predicates, places that decide, what is picked automatically, and log texts of one release.
+    """Predicates, places that decide, what is picked by itself, and log texts of one release.
 
     Plain JSON types, in a fixed order: the same artifact always gives the same bytes. `release` is for messages.
     """
@@ -25,13 +23,10 @@ def gates(tree: SourceTree, release: str) -> dict[str, Any]:
     return {
         "predicates": predicates(survey),
         "sites": {
-            "named": named(tree),
-            "checks": checks(tree),
             "resolution": resolution(tree),
             "raises": [plain(site) for site in survey.sites()],
             "capabilities": capabilities(survey),
         },
-        "automatic": automatic(tree),
         "tables": tables(survey),
         "logs": logs(survey),
     }
