@@ -72,7 +72,7 @@ def _round(case: Case, release: Sglang) -> tuple[list[Verdict], dict[str, Value]
     parts = _ask(case, release, values)
     for name, one in accepted.items():
         spoken = parts.pop(name, None)
-        part, rule = _merge(spoken) if spoken else (_plain(release, one), parser.RULE)
+        part, rule = (_spelled(release, one, _merge(spoken))) if spoken else (_plain(release, one), parser.RULE)
         _settle(case, part, rule, name, one.name, one.value, verdicts, args)
     for name, spoken in parts.items():
         part, rule = _merge(spoken)
@@ -138,6 +138,15 @@ def _plain(release: Sglang, one: parser.Given) -> Part:
             f"Use {flag.replacement.lstrip('-')} instead." if flag.replacement else f"Plan to do without {flag.name}."
         )
     return Part(flag.name, Outcome.ACTIVE, reason, (evidence,), (Step(Gate.PARSER, True, reason, evidence),), todo=todo)
+
+
+def _spelled(release: Sglang, one: parser.Given, spoken: tuple[Part, str]) -> tuple[Part, str]:
+    """What a rule says, with what the parser would add: the flag is deprecated, or an abbreviation."""
+    plain = _plain(release, one)
+    part, rule = spoken
+    if not plain.todo:
+        return spoken
+    return replace(part, reason=f"{part.reason} {plain.reason}", todo=part.todo or plain.todo), rule
 
 
 def _settle(
