@@ -69,7 +69,8 @@ def lengths(chunk: int, context: int) -> list[int]:
 
     `chunk` <= 0 means that the release prefills in one piece; `context` <= 0 that it does not tell.
     """
-    longest = max(SHORT, context - NEW_TOKENS - 16) if context > 0 else 4096
+    # a tenth of room: how many tokens a text has is known only when the server has counted them
+    longest = max(SHORT, (context - NEW_TOKENS) * 9 // 10) if context > 0 else 4096
     chosen = {SHORT, min(200, longest)}
     if chunk > 0:
         chosen |= {size for size in (chunk * 9 // 10, chunk * 11 // 10, chunk * 22 // 10) if SHORT < size <= longest}
