@@ -1,4 +1,3 @@
-
 """`check --base`: what a change does to the fleet, in a real git repository."""
 
 from __future__ import annotations
