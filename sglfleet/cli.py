@@ -44,7 +44,7 @@ class Lazy(click.Group):
         return [name for name, (module, _) in COMMANDS.items() if find_spec(f"sglfleet.commands.{module}")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS or not find_spec(f"sglfleet.commands.{COMMANDS[cmd_name][0]}"):
             return None
         command: click.Command = importlib.import_module(f"sglfleet.commands.{COMMANDS[cmd_name][0]}").command
         return command
