@@ -88,11 +88,16 @@ class Names:
     def _conditions(
         function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]
     ) -> list[tuple[int, bool, frozenset[str]]]:
-        tests, raises = [], False
+        tests: list[str] = []
+        local: set[str] = set()  # names set in the function itself from what speaks of the SM
+        raises = False
         for node in ast.walk(function):
             if isinstance(node, ast.Raise | ast.Assert):
                 raises = True
             if isinstance(node, ast.If | ast.IfExp | ast.Assert | ast.While):
                 tests.append("\n".join(lines[node.test.lineno - 1 : node.test.end_lineno]))
+            elif isinstance(node, ast.Assign) and speaks("\n".join(lines[node.lineno - 1 : node.end_lineno])):
+                local.update(n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name))
         text = "\n".join(tests)
-        return [(function.lineno, speaks(text), frozenset(WORD.findall(text)))] if raises and text else []
+        found = frozenset(WORD.findall(text))
+        return [(function.lineno, speaks(text) or not local.isdisjoint(found), found)] if raises and text else []
