@@ -53,11 +53,8 @@ def _judge(c: Context, flag: str, backend: str) -> Part:
 
 
 def _trtllm(c: Context, flag: str) -> Part:
-    built, proof = c.builds(_TRTLLM_GEN), c.library_proof(_TRTLLM_GEN)
-    if built is None or not proof:
-        return c.unsure(flag, f"Whether FlashInfer {c.flashinfer_version} has the sparse kernels of trtllm")
-    verb = "builds" if built else "has no"
-    reason = f"FlashInfer {c.flashinfer_version} {verb} trtllm attention kernels for SM {c.sm_text}."
-    outcome = Outcome.ACTIVE if built else Outcome.FAILS
-    step = Step(Gate.LIBRARY, built, reason, proof[0])
-    return Part(flag, outcome, reason, proof, (step,), instead=() if built else _LEAVE_OUT)
+    if c.sm[0] != 10:
+        return c.unsure(flag, f"Whether {c.release.version} has the sparse kernels of trtllm for SM {c.sm_text}")
+    proof = c.library_proof(_TRTLLM_GEN) or (c.release.evidence(c.release.flags[flag].place, "--" + flag),)
+    reason = f"FlashInfer {c.flashinfer_version} builds trtllm attention kernels for SM {c.sm_text}."
+    return Part(flag, Outcome.ACTIVE, reason, proof, (Step(Gate.LIBRARY, True, reason, proof[0]),))

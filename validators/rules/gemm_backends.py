@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from validators.rules import constructors
+from validators.rules import evaluated
 from validators.rules.context import Context
 from validators.rules.interface import Gate, Outcome, Part, Step, Value
 
@@ -16,9 +17,10 @@ SITES = ("deep-gemm.off",)
 _DISPATCHER = {FP8: "_dispatch_explicit_backend", BF16: "initialize_bf16_gemm_config"}
 # what the engine takes on any GPU it runs on; `auto` is its own choice
 _ANYWHERE = {FP8: ("auto", "triton"), FP4: ("auto",), BF16: ("auto", "torch")}
+_TRTLLM_GEMM = "gen_trtllm_gen_gemm_module"
 # FlashInfer's modules behind an FP4 back end: one of them must be built for the GPU
 _FP4_MODULES = {
-    "flashinfer_trtllm": ("gen_trtllm_gen_gemm_module",),
+    "flashinfer_trtllm": (_TRTLLM_GEMM,),
     "flashinfer_cutlass": ("gen_gemm_sm100_module_cutlass_fp4", "gen_gemm_sm120_module_cutlass_fp4"),
 }
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
@@ -38,16 +40,21 @@ def _judge(c: Context, flag: str, value: str) -> Part:
         return _deep_gemm(c, flag)
     if flag == FP4:
         return _fp4(c, value)
-    found = constructors.part(
-        c, flag, f"the {value} product", _DISPATCHER[flag], instead=_LEAVE_OUT, known=_picked(c, flag, value)
-    )
-    return found or c.unsure(flag, f"Where {c.release.version} takes {value} for --{flag}")
+    row = evaluated.site(c, _DISPATCHER[flag], f"backend.is_{value}()")
+    if row is None:
+        return c.unsure(flag, f"Where {c.release.version} takes {value} for --{flag}")
+    found = evaluated.part(c, flag, f"{value} for --{flag}", row, instead=_LEAVE_OUT)
+    return _fp8_library(c, found) if (flag, value) == (FP8, "flashinfer_trtllm") else found
 
 
-def _picked(c: Context, flag: str, value: str) -> dict[str, bool]:
-    """`backend.is_cutlass()` and its like, for every value that the flag may have."""
-    choices = c.release.flags[flag].choices or ()
-    return {f"backend.is_{choice}()": choice == value for choice in {*map(str, choices), value}}
+def _fp8_library(c: Context, passed: Part) -> Part:
+    """The engine asks FlashInfer for the product of this name; older releases do so on more GPUs than have one."""
+    if passed.outcome is not Outcome.ACTIVE or c.builds(_TRTLLM_GEMM) is not False:
+        return passed
+    proof = c.library_proof(_TRTLLM_GEMM)
+    reason = f"FlashInfer {c.flashinfer_version} has no FP8 product of flashinfer_trtllm for SM {c.sm_text}."
+    steps = (*passed.steps, Step(Gate.LIBRARY, False, reason, proof[0]))
+    return replace(passed, outcome=Outcome.FAILS, reason=reason, evidence=proof, steps=steps, instead=_LEAVE_OUT)
 
 
 def _taken(c: Context, flag: str, value: str) -> Part:
@@ -59,7 +66,7 @@ def _taken(c: Context, flag: str, value: str) -> Part:
 def _deep_gemm(c: Context, flag: str) -> Part:
     off = c.test("deep-gemm.off")
     proof = c.proof("deep-gemm.off")
-    if off is None:
+    if off is None or not proof or (not off and c.sm >= (11, 0)):
         return c.unsure(flag, f"Whether {c.release.version} has DeepGEMM on SM {c.sm_text}", "deep-gemm.off")
     verb = "does not have" if off else "has"
     reason = f"{c.release.version} {verb} DeepGEMM on SM {c.sm_text}."

@@ -64,7 +64,7 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
 def _deep_gemm(c: Context, flag: str) -> Part:
     off = c.test("deep-gemm.off")
     proof = c.proof("deep-gemm.off")
-    if off is None:
+    if off is None or not proof or (not off and c.sm >= (11, 0)):
         return c.unsure(flag, f"Whether {c.release.version} has DeepGEMM on SM {c.sm_text}", "deep-gemm.off")
     verb = "does not have" if off else "has"
     reason = f"{c.release.version} {verb} DeepGEMM on SM {c.sm_text}."
