@@ -13,6 +13,7 @@ if [ "$(uname -s)" = Linux ] && command -v apt-get >/dev/null; then
   want sshd openssh-server; want sudo sudo; want dbus-daemon dbus; want git git; want curl curl
   [ -e /lib/systemd/systemd ] || missing+=(systemd-sysv)
   [ -e /lib/x86_64-linux-gnu/security/pam_systemd.so ] || compgen -G '/lib/*/security/pam_systemd.so' >/dev/null || missing+=(libpam-systemd)
+  [ -x /usr/bin/python3 ] || missing+=(python3)  # lab hosts use the machine's own
   "$PY" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
   if [ ${#missing[@]} -gt 0 ]; then
     as_root=()
@@ -20,10 +21,19 @@ if [ "$(uname -s)" = Linux ] && command -v apt-get >/dev/null; then
       if sudo -n true 2>/dev/null || [ -t 0 ]; then as_root=(sudo); else as_root=(false); fi
     fi
     echo "setup: installing packages: ${missing[*]}"
+    # An SSH server is wanted in lab hosts, not on this machine: it is neither started nor enabled here.
+    no_start=/usr/sbin/policy-rc.d made=
+    if [ ! -e $no_start ]; then
+      printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $no_start >/dev/null && "${as_root[@]}" chmod 755 $no_start && made=1
+    fi
     if ! { "${as_root[@]}" apt-get update -q && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
            apt-get install -q -y --no-install-recommends "${missing[@]}"; }; then
       echo "setup: packages are missing: ${missing[*]}: without them there is no lab; install them as root" >&2
     fi
+    if [[ " ${missing[*]} " == *" openssh-server "* ]]; then
+      "${as_root[@]}" systemctl disable -q ssh.service ssh.socket 2>/dev/null || true
+    fi
+    [ -z "$made" ] || "${as_root[@]}" rm -f $no_start
   fi
 fi
 
