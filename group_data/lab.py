@@ -4,6 +4,7 @@ import os
 
 lab = True
 services = ["tiny"]
+ask_engine = os.environ.get("LAB_ASK_ENGINE") != "no"  # importing it takes a small machine half a minute
 launch_override = {
     "*": {
         "args": {
@@ -11,7 +12,7 @@ launch_override = {
             "attention-backend": "torch_native",
             "max-total-tokens": 16384,  # without it the KV pool takes most of the machine's memory
             "max-running-requests": 16,
-            "sleep-on-idle": True,  # an idle scheduler otherwise keeps one core busy, and a lab has more hosts than cores
+            "sleep-on-idle": True,  # an idle scheduler otherwise keeps one core busy
         },
         "pins": {"torch": "any", "flashinfer": "any", "kernel": "any"},  # the CPU engine has no CUDA libraries
         "env": {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OMP_NUM_THREADS": "1"},

@@ -247,10 +247,28 @@ def _stage_all(state: State, host: Host, fleet: Fleet, jobs: list[Job]) -> bool:
             if job.install:
                 install.install(host, job.release.engine)
             operations.stage(host, job.release)
+            if host.data.get("ask_engine", True):
+                _ask(host, fleet, job)
     except operations.HostFailed as e:
         fleet.failed(host.name, e.reason, e.detail)
         return False
     return True
+
+
+def _ask(host: Host, fleet: Fleet, job: Job) -> None:
+    """The engine's own word on the command line, before anything is switched. Raises HostFailed where it refuses."""
+    from sglfleet.verify.asking import before_launch
+
+    over, name = job.placement.launch, job.release.service
+    put_in = {*over.args, *over.drop} if over else set()  # a lab's stand-ins were never judged
+    verdicts = tuple(v for v in job.judgement.verdicts if v.flag not in put_in)
+    env = {**job.service.env, **(over.env if over else {})}
+    python = job.release.engine.interpreter
+    said, stops = before_launch(host, python, job.release.argv, env, verdicts, job.service.engine.sglang)
+    for line in said:
+        fleet.outcome.say(f"{host.name}: {name}: {line}")
+    if stops:
+        raise operations.HostFailed(host.name, f"{name}: {stops[0]}", "\n".join(stops))
 
 
 def roll(fleet: Fleet) -> None:

@@ -26,6 +26,7 @@ hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
+os.environ.setdefault("LAB_ASK_ENGINE", "no")  # one test of its own asks; here every deploy would import the engine
 TEST_ENVIRONMENT = {"LAB_NAME": "test", "LAB_NET": "10.77.100.0/24"}
 
 

@@ -31,7 +31,8 @@ SM_MESSAGE = "No supported CUDA architectures found"
 
 
 def ask(spec: dict[str, Any]) -> dict[str, Any]:
-    """All questions. `spec`: `argv` (flags, no launcher), `sms` to ask FlashInfer for besides the host's own."""
+    """All questions. `spec`: `argv` (flags, no launcher), `env`, `sms` to ask FlashInfer for besides the host's own."""
+    os.environ.update({str(name): str(value) for name, value in (spec.get("env") or {}).items()})
     out: dict[str, Any] = {"gaps": {}, "seconds": {}, "python": sys.version.split()[0], "packages": versions()}
     for name, question in (("gpu", gpu), ("arguments", arguments), ("generators", generators)):
         begin = time.monotonic()

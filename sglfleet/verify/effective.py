@@ -144,7 +144,9 @@ def _why(
         deprecated = _DEPRECATED.search(line.message)
         if deprecated and deprecated["old"] == flag:
             return f"deprecated: stands for --{deprecated['new']}"
-        if not line.echo and _CHANGES.search(line.message) and any(_has(w, line.message) for w in words):
+        if line.echo or line.message.startswith("server_args="):
+            continue
+        if _CHANGES.search(line.message) and any(_has(w, line.message) for w in words):
             return f"the engine says: {line.message[:200]}"
     if verdict is not None and str(verdict.value) == "auto":
         return "auto: the engine chose"
