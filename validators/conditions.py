@@ -49,22 +49,27 @@ def _source(node: ast.expr) -> str:
 
 
 def _value(node: ast.expr, lookup: Lookup) -> Any:
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.BoolOp):
-        return _bool(isinstance(node.op, ast.And), node.values, lookup)
-    if isinstance(node, ast.UnaryOp):
-        value = _value(node.operand, lookup)
-        if value is UNKNOWN:
-            return UNKNOWN
-        if isinstance(node.op, ast.Not):
-            return not value
-        return -value if isinstance(node.op, ast.USub) and isinstance(value, int | float) else UNKNOWN
-    if isinstance(node, ast.Compare):
-        return _compare(node, lookup)
-    if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        return [_value(item, lookup) for item in node.elts]
+    kind = type(node)
+    if kind is ast.Constant:
+        return node.value  # type: ignore[attr-defined]
+    if kind is ast.BoolOp:
+        return _bool(isinstance(node.op, ast.And), node.values, lookup)  # type: ignore[attr-defined]
+    if kind is ast.UnaryOp:
+        return _unary(node, lookup)  # type: ignore[arg-type]
+    if kind is ast.Compare:
+        return _compare(node, lookup)  # type: ignore[arg-type]
+    if kind in (ast.Tuple, ast.List, ast.Set):
+        return [_value(item, lookup) for item in node.elts]  # type: ignore[attr-defined]
     return lookup(_source(node))
+
+
+def _unary(node: ast.UnaryOp, lookup: Lookup) -> Any:
+    value = _value(node.operand, lookup)
+    if value is UNKNOWN:
+        return UNKNOWN
+    if isinstance(node.op, ast.Not):
+        return not value
+    return -value if isinstance(node.op, ast.USub) and isinstance(value, int | float) else UNKNOWN
 
 
 def _bool(every: bool, values: list[ast.expr], lookup: Lookup) -> Any:

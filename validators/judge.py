@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 from validators import parser, policy
 from validators.case import Case
@@ -35,7 +37,7 @@ _ROUNDS = 4  # a downgrade sets free at most a few other flags; more means that 
 def judge(case: Case) -> Judgement:
     """All verdicts for one service on one kind of host."""
     try:
-        release = load_sglang(case.sglang)
+        release = _release(case.sglang, str(Path.cwd()))
     except UnknownReleaseError as error:
         return _without_knowledge(case, str(error))
     verdicts, args = _round(case, release)
@@ -57,6 +59,13 @@ def judge(case: Case) -> Judgement:
         args = args_again
     ordered = tuple(sorted(verdicts, key=lambda verdict: verdict.flag))
     return Judgement(policy.overall(ordered), ordered, parser.render(release, args), args, case.id)
+
+
+@lru_cache(maxsize=256)
+def _release(name: str, _folder: str) -> Sglang:
+    """One release; the loader looks at the file every time, which ten thousand cases need not. `_folder` may hold
+    knowledge of its own."""
+    return load_sglang(name)
 
 
 def _round(case: Case, release: Sglang) -> tuple[list[Verdict], dict[str, Value]]:
@@ -142,10 +151,11 @@ def _plain(release: Sglang, one: parser.Given) -> Part:
 
 def _spelled(release: Sglang, one: parser.Given, spoken: tuple[Part, str]) -> tuple[Part, str]:
     """What a rule says, with what the parser would add: the flag is deprecated, or an abbreviation."""
+    assert one.flag is not None
+    if not (one.spelling or one.flag.deprecated):
+        return spoken
     plain = _plain(release, one)
     part, rule = spoken
-    if not plain.todo:
-        return spoken
     return replace(part, reason=f"{part.reason} {plain.reason}", todo=part.todo or plain.todo), rule
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from validators import history
-from validators.knowledge.model import Flag, Resolved, Sglang
+from validators.knowledge.model import Artifact, Flag, Resolved, Sglang
 from validators.rules.interface import Part
 from validators.verdict import Evidence, Gate, Outcome, Step, Value
 
@@ -40,7 +40,7 @@ def _one(release: Sglang, name: str, value: Value) -> Given:
     flag = release.flags.get(written)
     spelling = ""
     if flag is None:
-        resolved = release.resolve_spelling("--" + written)
+        resolved = _resolve(release, written)
         flag = resolved.flag
         if flag is None:
             return Given(written, value, None, _refused(release, written, value, resolved))
@@ -56,6 +56,20 @@ def _one(release: Sglang, name: str, value: Value) -> Given:
     if problem:
         return Given(written, value, None, _wrong(release, written, flag, problem))
     return Given(written, converted, flag, None, spelling)
+
+
+_RESOLVED: dict[tuple[Artifact, str], Resolved] = {}
+
+
+def _resolve(release: Sglang, written: str) -> Resolved:
+    """What a spelling stands for; looking for close words is slow, and people make the same slips."""
+    key = (release.artifact, written)
+    found = _RESOLVED.get(key)
+    if found is None:
+        if len(_RESOLVED) > 4096:
+            _RESOLVED.clear()
+        found = _RESOLVED[key] = release.resolve_spelling("--" + written)
+    return found
 
 
 def _twice(release: Sglang, found: list[Given]) -> list[Given]:

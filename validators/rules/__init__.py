@@ -1,4 +1,4 @@
-"""The rules, found by listing this folder: one rule is one module with `FLAGS` and a page of the same stem."""
+"""The rules, found by listing this folder: one rule is one module with a `SUBJECT`, and a page of the same stem."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ HERE = Path(__file__).parent
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """Every rule, by stem. A rule is a module that has its page beside it."""
+    """Every rule, by stem. A module that has a SUBJECT is one; the others here are what rules are made of."""
     found = []
-    for page in sorted(HERE.glob("*.md")):
-        module = importlib.import_module(f"validators.rules.{page.stem}")
+    for path in sorted(HERE.glob("*.py")):
+        if path.stem == "__init__":
+            continue
+        module = importlib.import_module(f"validators.rules.{path.stem}")
+        if not hasattr(module, "SUBJECT"):
+            continue
         found.append(
             Rule(
-                stem=page.stem.replace("_", "-"),
+                stem=path.stem.replace("_", "-"),
                 subject=module.SUBJECT,
                 flags=module.FLAGS,
                 sites=module.SITES,

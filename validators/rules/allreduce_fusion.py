@@ -126,7 +126,7 @@ def _automatic(c: Context) -> dict[str, Value] | None:
     given = {name: value for name, value in c.args.items() if name not in (ON, BACKEND)}
     bare = Context(c.case, c.release, given, c.sm_text)
     for row in c.release.gates.get("switches", ()):
-        if row["flag"] in (ON, BACKEND) and bare.holds(row["test"]):
+        if row["flag"] in (ON, BACKEND) and c.arch in row["test"] and bare.holds(row["test"]):
             found: dict[str, Value] = row
             return found
     return None
@@ -151,7 +151,24 @@ def _step(c: Context, gate: Gate, passed: bool | None, text: str, site: str) -> 
     return Step(gate, passed, text, proof[0] if proof else None)
 
 
+_EFFECTS: dict[tuple[object, ...], Effect] = {}
+
+
 def _effect(c: Context, backend: str) -> Effect:
+    """What becomes of the fusion; the same question is answered once."""
+    case = c.case
+    key = (
+        *(c.release.artifact.sha256, c.sm_text, backend, c.tp, c.nnodes, c.dp_attention, c.arch, c.flashinfer_version),
+        *(case.interconnect, case.multicast, case.p2p, case.flashinfer, c.args.get("enable-deterministic-inference")),
+    )
+    if key not in _EFFECTS:
+        if len(_EFFECTS) > 20_000:
+            _EFFECTS.clear()
+        _EFFECTS[key] = _through_the_gates(c, backend)
+    return _EFFECTS[key]
+
+
+def _through_the_gates(c: Context, backend: str) -> Effect:
     """The gates in order; the first that stops it says what happens."""
     version, sm = c.release.version, c.sm_text
     if c.row("fusion.attention") is None:

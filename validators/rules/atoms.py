@@ -84,6 +84,22 @@ def field(c: Context, name: str) -> Any:
     return found.default if name in _STABLE and not found.default_source else UNKNOWN
 
 
+_FLAGS_OF: dict[tuple[str, str], tuple[str, ...]] = {}
+_WORD = re.compile(r"\w+")
+_TOPOLOGY = ("tp-size", "pp-size", "dp-size", "nnodes", "enable-dp-attention")  # asked under other names too
+
+
+def flags_of(release: Sglang, text: str) -> tuple[str, ...]:
+    """Flags on which the value of a condition can depend."""
+    key = (release.artifact.sha256, text)
+    found = _FLAGS_OF.get(key)
+    if found is None:
+        fields = _fields(release)
+        named = {fields[word] for word in _WORD.findall(text) if word in fields}
+        found = _FLAGS_OF[key] = (*_TOPOLOGY, *sorted(named - set(_TOPOLOGY)))
+    return found
+
+
 def _fields(release: Sglang) -> dict[str, str]:
     table = _FIELDS.get(release.artifact)
     if table is None:

@@ -20,7 +20,8 @@ ALWAYS = True
 
 _RESOLUTION = re.compile(r"sglang/srt/(server_args\.py|arg_groups/)")
 _FIELD = re.compile(r"\.(\w+)")
-_TABLE: dict[Artifact, tuple[tuple[dict[str, Any], frozenset[str]], ...]] = {}
+Row = tuple[dict[str, Any], frozenset[str]]
+_BY_FLAG: dict[Artifact, dict[str, list[tuple[int, Row]]]] = {}
 
 # substitutes that work on any GPU the release runs on: the engine's own choice
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
@@ -29,16 +30,29 @@ _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 def judge(c: Context) -> Iterator[Part]:
     """One part per flag: the first check that certainly raises because of it."""
     told: set[str] = set()
-    given = frozenset(c.args)
-    for row, flags in _rows(c.release):
-        concerned = flags & given
-        if not concerned or concerned <= told or not all(holds(c, guard) for guard in row["guards"]):
+    table = _by_flag(c.release)
+    near = {number: row for flag in c.args for number, row in table.get(flag, ())}
+    for number in sorted(near):
+        row, flags = near[number]
+        concerned = frozenset(flag for flag in flags if flag in c.args)
+        if concerned <= told or not all(holds(c, guard) for guard in row["guards"]):
             continue
         flag = _blamed(c, row, concerned)
         if flag in told:
             continue
         told.add(flag)
         yield _part(c, flag, row)
+
+
+def _by_flag(release: Sglang) -> dict[str, list[tuple[int, Row]]]:
+    """Flag -> checks that test its field, each with its place in the source's order."""
+    found = _BY_FLAG.get(release.artifact)
+    if found is None:
+        found = _BY_FLAG[release.artifact] = {}
+        for number, (row, flags) in enumerate(_rows(release)):
+            for flag in flags:
+                found.setdefault(flag, []).append((number, (row, flags)))
+    return found
 
 
 def holds(c: Context, guard: str) -> bool | None:
@@ -60,24 +74,18 @@ def attention(c: Context, flag: str) -> Any:
     return value if value else UNKNOWN
 
 
-def _rows(release: Sglang) -> tuple[tuple[dict[str, Any], frozenset[str]], ...]:
+def _rows(release: Sglang) -> Iterator[Row]:
     """Checks of argument resolution, with the flags whose fields they test."""
-    found = _TABLE.get(release.artifact)
-    if found is None:
-        fields = {flag.field: flag.name for flag in release.flags.values() if flag.field}
-        rows = []
-        for listed in checks(release).values():
-            for row in listed:
-                if _RESOLUTION.match(row["file"]):
-                    text = " ".join(row["guards"])
-                    flags = {fields[name] for name in _FIELD.findall(text) if name in fields}
-                    if "prefill_backend" in text:
-                        flags |= {"prefill-attention-backend", "attention-backend"}
-                    if "decode_backend" in text:
-                        flags |= {"decode-attention-backend", "attention-backend"}
-                    rows.append((row, frozenset(flags)))
-        found = _TABLE[release.artifact] = tuple(rows)
-    return found
+    fields = {flag.field: flag.name for flag in release.flags.values() if flag.field}
+    for listed in checks(release).values():
+        for row in listed:
+            if _RESOLUTION.match(row["file"]):
+                text = " ".join(row["guards"])
+                flags = {fields[name] for name in _FIELD.findall(text) if name in fields}
+                for stage in ("prefill", "decode"):
+                    if f"{stage}_backend" in text:
+                        flags |= {f"{stage}-attention-backend", "attention-backend"}
+                yield row, frozenset(flags)
 
 
 def _blamed(c: Context, row: dict[str, Any], concerned: frozenset[str]) -> str:
