@@ -92,6 +92,21 @@ KNOWN = (
         "the {what} runs on {where} only",
         "choose another one (`sglfleet explain attention-backend=…` shows its gates)",
     ),
+    Known(  # sglang server_args.py and backends of every release: "… is only supported on Blackwell GPUs (SM100)"
+        "wrong-gpu",
+        r"^\w*(?:Error|Exception): (?P<what>[^\n]*(?:only supports?|only supported|requires?|not supported)\b[^\n]*"
+        r"\b(?:SM ?\d+\w*|Blackwell|Hopper|Ampere|Ada|compute capability)\b[^\n]*)$",
+        "{named}",
+        "the engine says: {what}",
+        "take another backend, or turn the feature off (`sglfleet explain` shows its gates)",
+    ),
+    Known(
+        "argument-check",
+        r"server_args\.py\", line \d+, in \w+\n(?:[^\n]*\n){1,6}?\w*Error: (?P<what>[^\n]+)$",
+        "{named}",
+        "the engine's own check of its arguments says: {what}",
+        "correct what it names",
+    ),
     Known(  # FlashInfer: jit/core.py of every release since 0.3
         "no-kernel-for-sm",
         r"No supported CUDA architectures found for major versions \[(?P<majors>[\d, ]+)\]",
@@ -175,8 +190,8 @@ KNOWN = (
     ),
     Known(  # uvicorn; sglang utils/network.py and server_args.py
         "port-taken",
-        r"(?:[^\n]*bind on address \('[^']*', (?P<port>\d+)\)|Errno 98|[Aa]ddress already in use|Port is already in use|"
-        r"port (?P<port2>\d+) is in use)",
+        r"(?:[^\n]*bind on address \('[^']*', (?P<port>\d+)\)|Errno 98|[Aa]ddress already in use|"
+        r"Port is already in use|port (?P<port2>\d+) is in use)",
         "port",
         "something else listens on {port_or_it}",
         "see `ss -ltnp` on the host: a leftover scheduler of a former run, a hand-written unit, or another service",
@@ -226,6 +241,13 @@ KNOWN = (
         "make room, then run the deploy again",
     ),
     Known(
+        "process-died",
+        r"Subprocess (?P<who>\w+) \(pid=\d+\) crashed with exit code (?P<code>-(?!15\b)\d+|[1-9]\d*)",
+        "",
+        "its process {who} ended with exit code {code} (negative: a signal)",
+        "see the first traceback or fatal error in the log above that line",
+    ),
+    Known(
         "start-timeout",
         r"start(?:-post)? operation timed out\. Terminating",
         "",
@@ -246,14 +268,32 @@ def diagnose(log: str, args: Mapping[str, object] | None = None) -> tuple[Diagno
         words["first"] = words.get("args", "").split(" ")[0].split("=")[0]
         words["port_or_it"] = f"port {words[k]}" if (k := _first(words, "port", "port2")) else "its port"
         words["path_or_it"] = words.get(_first(words, "path", "path2", "path3", "path4"), "the path given")
+        words["named"] = _named(words.get("what", ""), args or {})
         flag = known.flag.format(**words).lstrip("-")
-        start = log.rfind("\n", 0, match.start()) + 1
+        start = log.rfind("\n", 0, match.end()) + 1
         end = log.find("\n", match.end())
         line = log[start : end if end >= 0 else len(log)].strip()
+        if any(other.line == line[:400] for other in found.values()):
+            continue  # said already, and more closely
         found[known.id] = Diagnosis(
             known.id, _as_given(flag, args or {}), known.because.format(**words), known.do.format(**words), line[:400]
         )
     return tuple(found.values())
+
+
+def _named(text: str, args: Mapping[str, object]) -> str:
+    """The flag that a message means: it writes the flag's name, or its value in other letters (TRTLLM MHA)."""
+
+    def plain(word: object) -> str:
+        return re.sub(r"[^a-z0-9]", "", str(word).lower())
+
+    for flag in args:
+        if re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", text.replace("_", "-")):
+            return flag
+    for flag, value in args.items():
+        if isinstance(value, str) and len(plain(value)) > 3 and plain(value) in plain(text):
+            return flag
+    return ""
 
 
 def _first(words: Mapping[str, str], *names: str) -> str:

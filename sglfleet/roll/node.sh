@@ -40,7 +40,7 @@ mine() {                                                              # a contro
   [ "$(field "$lock" run)" = "$1" ] || { say error "the lock is held by $(field "$lock" who), not by this run"; exit 75; }
 }
 settled() { case "$(field "$turn" phase)" in ''|accepted|reverted|stopped) return 0;; *) return 1;; esac; }
-busy() { systemctl is-active --quiet "sglfleet-turn-$svc.service" || systemctl is-active --quiet "sglfleet-back-$svc.service"; }
+busy() { systemctl is-active --quiet "sglfleet-turn-$svc.service" "sglfleet-back-$svc.service"; }   # any of them
 unwatch() { systemctl stop "sglfleet-watch-$svc.timer" 2>/dev/null; systemctl reset-failed "sglfleet-watch-$svc.*" 2>/dev/null; true; }
 watch() {
   unwatch
@@ -92,10 +92,9 @@ prune() {                                                             # prune KE
 
 case $verb in
 probe)
-  systemctl show -p ActiveState,SubState,Result,MainPID,InvocationID,NRestarts,UnitFileState,ActiveEnterTimestampMonotonic "$unit" \
-    | sed 's/^/unit_/'
-  pid=$(show MainPID)
-  say release "$(release_of "$pid")"
+  state=$(systemctl show -p ActiveState,SubState,Result,MainPID,InvocationID,NRestarts,UnitFileState,ActiveEnterTimestampMonotonic "$unit")
+  printf '%s\n' "$state" | sed 's/^/unit_/'
+  say release "$(release_of "$(printf '%s\n' "$state" | sed -n 's/^MainPID=//p')")"
   say current "$(basename "$(readlink "$base/current" 2>/dev/null)" 2>/dev/null)"
   say boot "$(boot)"
   say uptime "$(up)"

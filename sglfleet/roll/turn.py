@@ -19,7 +19,7 @@ from sglfleet.roll.plan import Policy, Unit
 from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
 from sglfleet.roll.target import Target
 
-POLL = 0.3  # s between two looks at a host
+POLL = 0.5  # s between two looks at a host
 PROOF_SECONDS = 300.0  # s that a proof may take at most, profile included
 JOURNAL_LINES = 400
 SHOWN_LINES = 15

@@ -200,6 +200,7 @@ def start(
                 "public_url": f"http://{lab.host(host).ip}:{PORT}",
                 "start_timeout": 20.0,
                 "stop_timeout": 30.0,
+                "kept": 50,  # the tests stage many and roll to few
                 **more,
                 **(own or {}).get(host, {}),
             }
@@ -334,3 +335,32 @@ class Load:
                     self.failures.append(f"cut after {len(text)} bytes")
             except Exception as error:
                 self.failures.append(repr(error))
+
+
+def project(lab: Lab, hosts: Sequence[str], folder: Path) -> Path:
+    """A project of one's own whose inventory has the stand-in on these hosts; the path of the inventory."""
+    rows = [(name, {**data, "services": [SERVICE]}) for name, data in host_rows(lab, hosts)]
+    services = folder / "group_data" / "services"
+    services.mkdir(parents=True)
+    (services / f"{SERVICE}.yaml").write_text(
+        f"service: {SERVICE}\nengine: {{sglang: 0.5.23}}\nmodel: /models/none\nargs: {{port: {PORT}}}\n"
+        "rollout: {max_unavailable: 2, soak: 1s, drain_timeout: 5s}\n",
+        encoding="utf-8",
+    )
+    inventory = folder / "inventory" / "own.py"
+    inventory.parent.mkdir()
+    inventory.write_text(f"hosts = {rows!r}\n", encoding="utf-8")
+    return inventory
+
+
+def sglfleet(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command as people call it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "sglfleet", *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        timeout=300,
+    )

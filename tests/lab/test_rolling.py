@@ -213,6 +213,35 @@ def test_a_group_changes_as_one(three: Lab, bad: str, exit_code: int) -> None:
     assert "h1 + h2: drain" in run.lines
 
 
+@pytest.mark.full
+def test_order_is_the_inventory_s_in_twenty_runs(three: Lab) -> None:
+    """pyinfra's own order is that of a set. Read from the hosts' journals: when each server was stopped."""
+    order = ["h3", "h1", "h2"]  # as the inventory says, neither sorted nor as it was up
+    for number in range(20):
+        began = time.time()
+        release = NEW if number % 2 == 0 else OLD
+        policy = {"max_unavailable": 1, "soak": 0.0}
+        assert rolling.start(three, to(release, order), policy).done()["exit"] == 0
+        stops = sorted((min(a for a, _ in rolling.outages(three, h) if a > began), h) for h in order)
+        assert [host for _, host in stops] == order, number
+        assert rolling.most_out(three, order, began) == 1
+
+
+@pytest.mark.full
+def test_twenty_hosts_and_a_release_that_fails_on_start(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(20)
+    names = [host.name for host in lab.hosts()]
+    for release in (OLD, "badflag00000"):
+        rolling.stage(lab, names, release, KINDS[release])
+    rolling.place(lab, names, OLD)
+    began, before = time.time(), {host: rolling.main_pid(lab, host) for host in names}
+    report = rolling.roll(lab, to("badflag00000", names), {"max_unavailable": 2})
+    assert results(report) == {"h1": "reverted", **dict.fromkeys(names[1:], "untouched")}
+    assert rolling.all_serve(lab, names) == to(OLD, names)
+    assert {h: rolling.main_pid(lab, h) for h in names[1:]} == {h: before[h] for h in names[1:]}
+    assert rolling.most_out(lab, names, began) == 1
+
+
 # --- the network, the host ------------------------------------------------------------------------------------------
 
 
@@ -399,6 +428,56 @@ def test_a_controller_that_slept_does_nothing_after_its_lock_was_taken_over(thre
     report = first.done()
     assert report["exit"] == 4
     assert rolling.all_serve(three, THREE) == to(OLD)
+
+
+# --- the commands ---------------------------------------------------------------------------------------------------
+
+
+def test_status_rollback_and_resume(three: Lab, tmp_path: Path) -> None:
+    import jsonschema
+
+    inventory = str(rolling.project(three, THREE, tmp_path))
+    assert rolling.roll(three, to(NEW))["exit"] == 0
+    told = rolling.sglfleet("status", inventory, "--format", "json", cwd=tmp_path)
+    assert told.returncode == 0, told.stdout + told.stderr
+    document = json.loads(told.stdout)
+    jsonschema.validate(document, json.loads((rolling.ROOT / "schemas" / "status.json").read_text(encoding="utf-8")))
+    assert [(row["host"], row["release"], row["health"], row["drift"]) for row in document["rows"]] == [
+        (host, NEW, "ok", "") for host in THREE
+    ]
+    assert document["rows"][0]["last"].startswith("accepted ")
+
+    dry = rolling.sglfleet("rollback", inventory, rolling.SERVICE, "--dry", cwd=tmp_path)
+    assert "h1 new000000000 -> old000000000" in dry.stdout, dry.stderr
+    assert rolling.all_serve(three, THREE) == to(NEW), "a dry run touches nothing"
+    back = rolling.sglfleet("rollback", inventory, rolling.SERVICE, cwd=tmp_path)
+    assert back.returncode == 0, back.stdout + back.stderr
+    assert rolling.all_serve(three, THREE) == to(OLD)
+
+    three.host("h2").exec("systemctl", "stop", rolling.UNIT)
+    told = rolling.sglfleet("status", inventory, cwd=tmp_path)
+    assert told.returncode == 4
+    assert "inactive" in told.stdout
+    resumed = rolling.sglfleet("resume", inventory, rolling.SERVICE, "--format", "json", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert {h: r["result"] for h, r in json.loads(resumed.stdout)["hosts"].items()} == {
+        "h1": "kept",
+        "h2": "accepted",
+        "h3": "kept",
+    }
+    assert rolling.all_serve(three, THREE) == to(OLD)
+
+
+def test_commands_say_what_is_wrong_with_their_input(three: Lab, tmp_path: Path) -> None:
+    inventory = str(rolling.project(three, THREE, tmp_path))
+    for words, said in (
+        (("rollback", inventory, "nothing"), "its services are standin"),
+        (("rollback", inventory, rolling.SERVICE, "zzz"), "h3: release zzz: not kept there"),
+        (("status", str(tmp_path / "no" / "such.py")), "such.py"),
+    ):
+        done = rolling.sglfleet(*words, cwd=tmp_path)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+        assert said in done.stderr
 
 
 # --- behind the router ----------------------------------------------------------------------------------------------

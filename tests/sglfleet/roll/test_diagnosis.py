@@ -75,6 +75,21 @@ def test_the_number_to_raise_to_is_told() -> None:
     assert "0.342" in text
 
 
+def test_the_flag_that_wants_another_gpu_is_named() -> None:
+    log = (LOGS / "h200-0.5.16-wronggpu.log").read_text(encoding="utf-8")
+    found = diagnose(log, {"tp-size": 1, "attention-backend": "trtllm_mha"})
+    assert [item.flag for item in found] == ["attention-backend"], "one line of the log, one diagnosis"
+    line = "AssertionError: The FlashMLA backend is only supported on Hopper GPUs"
+    assert diagnose(line, {"decode-attention-backend": "flashmla"})[0].flag == "decode-attention-backend"
+    assert diagnose(line)[0].flag == "", "without the service's flags none is guessed"
+
+
+@pytest.mark.parametrize(("code", "count"), [("-15", 0), ("-11", 1), ("1", 1)])
+def test_a_process_that_died(code: str, count: int) -> None:
+    """-15 is how every orderly stop ends."""
+    assert len(diagnose(f"Subprocess scheduler_0 (pid=2381) crashed with exit code {code}. Triggering")) == count
+
+
 def test_the_port_that_is_taken_is_told() -> None:
     line = "[Errno 98] error while attempting to bind on address ('0.0.0.0', 30777): address already in use"
     assert "port 30777" in str(diagnose(line)[0])
