@@ -371,7 +371,7 @@ class Machine(Expressions):
         for name in {k for s in alive for k in s.env} - {"?sm"}:
             values = [s.env.get(name, TOP) for s in alive]
             value = values[0] if len(values) == 1 else join(values)
-            if test.taint and len(values) > 1 and not value.known:
+            if test.taint and not value.known and any(v != values[0] for v in values):
                 value = Value(value.options, True)
             merged[name] = value
         if unresolved:

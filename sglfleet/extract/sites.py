@@ -93,7 +93,7 @@ class Survey:
     def function_sites(self, symbol: str, function: Function) -> Iterator[Site]:
         first: dict[int, Reached] = {}
         for r in visit(self.open, function):
-            if (r.tests or r.passed) and id(r.node) not in first:
+            if id(r.node) not in first and (r.tests or (r.passed and not _own_condition(r))):
                 first[id(r.node)] = r
         if not first:
             return
@@ -120,6 +120,11 @@ class Survey:
             when=tuple(source(text, g) for g in r.guards if g is not condition)[-3:],
             at=r.node.lineno,
         )
+
+
+def _own_condition(r: Reached) -> bool:
+    """Does the statement hang on something else? After an early return by SM that something is what decides."""
+    return bool(r.guards) or isinstance(r.node, ast.Assert)
 
 
 @dataclass(frozen=True)

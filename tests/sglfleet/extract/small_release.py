@@ -88,6 +88,14 @@ def early_return(x):
         return 1
     raise ValueError("needs SM90 or newer")
 
+def decided_by_something_else(shared):
+    reason = None
+    if get_device_sm() < 80:
+        reason = "too old"
+    if reason is not None:
+        return
+    assert shared == 1, "only one"
+
 def chain(x):
     if _is_sm90:
         y = 1
