@@ -15,7 +15,7 @@ from sglfleet.checking import Checker, Known
 from sglfleet.intent import Intents, Placement
 from sglfleet.inventory import Inventory
 from sglfleet.render import Release, RenderError, render
-from sglfleet.report.model import Report
+from sglfleet.report.model import Report, named
 from validators.classes import against_declared, differences, grave
 from validators.facts import HostFacts
 from validators.hardware import HardwareError, declared
@@ -89,8 +89,11 @@ def make(
     report = Checker(name, root, today, False, judged.judge).run(hosts, narrowed, known)
     plan = Plan(report)
     refusals, remarks = _around(live, collected)
+    drifted: dict[Finding, list[str]] = {}
     for host, one in _drift(hosts, collected, root):
-        (refusals if one.level == "refuse" else remarks).append(f"{host}: {one.what}: {one.todo}")
+        drifted.setdefault(one, []).append(host)
+    for one, names in drifted.items():
+        (refusals if one.level == "refuse" else remarks).append(f"{named(names)}: {one.what}: {one.todo}")
     for service in {p.service.service: p.service for p in live}.values():
         refusals += secrets.leaks(service, today)
     for host, answer in collected.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from validators.facts import Engine, Fact, HostFacts
+from validators.facts import Engine, Fact, HostFacts, span
 
 SCHEMA_VERSION = 1
 MANAGED = "/opt/sglfleet/"  # engines there are put there by deploys, and come and go with them
@@ -101,14 +101,18 @@ def _gpus(old: HostFacts, new: HostFacts) -> list[str]:
     said = []
     if len(before) != len(after):
         said.append(f"GPUs: {len(before)} were recorded, {len(after)} are there")
+    changed: dict[str, list[int]] = {}
     for was, now in zip(before, after, strict=False):
         if (was.name, was.sm) != (now.name, now.sm):
-            said.append(f"GPU {now.index}: {was.name} (SM {was.sm}) was recorded, {now.name} (SM {now.sm}) is there")
+            text = f"{was.name} (SM {was.sm}) was recorded, {now.name} (SM {now.sm}) is there"
         elif was.mig != now.mig:
-            said.append(f"GPU {now.index}: MIG is {'on' if now.mig else 'off'} now")
+            text = f"MIG is {'on' if now.mig else 'off'} now"
         elif was.memory_mib != now.memory_mib:
-            said.append(f"GPU {now.index}: {was.memory_mib} MiB were recorded, {now.memory_mib} MiB are there")
-    return said
+            text = f"{was.memory_mib} MiB were recorded, {now.memory_mib} MiB are there"
+        else:
+            continue
+        changed.setdefault(text, []).append(now.index)
+    return said + [f"GPU {span(indices)}: {text}" for text, indices in changed.items()]
 
 
 def _engines(old: HostFacts, new: HostFacts) -> list[str]:
@@ -132,9 +136,12 @@ def against_declared(declared: HostFacts, live: HostFacts) -> list[str]:
     wanted, found = declared.gpus or (), live.gpus
     if len(wanted) > len(found):
         said.append(f"GPUs: {len(wanted)} are declared, {len(found)} are there")
+    other: dict[str, list[int]] = {}
     for was, now in zip(wanted, found, strict=False):
         if was.sm != now.sm:
-            said.append(f"GPU {now.index}: SM {was.sm} ({was.name}) is declared, the host has SM {now.sm} ({now.name})")
+            text = f"SM {was.sm} ({was.name}) is declared, the host has SM {now.sm} ({now.name})"
+            other.setdefault(text, []).append(now.index)
+    said += [f"GPU {span(indices)}: {text}" for text, indices in other.items()]
     for field in ("driver", "cuda", "nvcc", "interconnect", "p2p", "rdma_nics"):
         was, now = getattr(declared, field), getattr(live, field)
         if was is not None and now is not None and was != now:

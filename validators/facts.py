@@ -51,3 +51,10 @@ class HostFacts(Fact):
     memory_mib: int | None = None  # main memory
     engines: tuple[Engine, ...] = ()
     declared: bool = False  # told by a profile in the inventory, not by a host
+
+
+def span(numbers: list[int]) -> str:
+    """`3`, `0 to 7`, `0, 2, 5`."""
+    if len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers))

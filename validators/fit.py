@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from validators.facts import HostFacts
+from validators.facts import HostFacts, span
 from validators.service import Service
 from validators.verdict import Decision, Outcome, Verdict
 
@@ -38,19 +38,13 @@ def _gpus(service: Service, facts: HostFacts) -> Iterator[Verdict]:
         return
     there = {gpu.index: gpu for gpu in facts.gpus}
     if absent := [index for index in wanted if index not in there]:
-        has = f"{len(there)} GPU{'s' * (len(there) > 1)}, {_span(sorted(there))}"
+        has = f"{len(there)} GPU{'s' * (len(there) > 1)}, {span(sorted(there))}"
         reason = f"GPU {', '.join(map(str, absent))} does not exist: the host has {has}."
         yield _verdict("gpus", wanted, reason, "Change `gpus`, for this group with an override.")
     if mig := [index for index in wanted if index in there and there[index].mig]:
         reason = f"GPU {', '.join(map(str, mig))} is in MIG mode: a server sees one slice of it, not the GPU."
         todo = "Turn MIG off (`nvidia-smi -mig 0`), or take another GPU."
         yield _verdict("gpus", wanted, reason, todo, Outcome.UNKNOWN)
-
-
-def _span(numbers: list[int]) -> str:
-    if len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(map(str, numbers))
 
 
 def _size(service: Service, nodes: int) -> Iterator[Verdict]:

@@ -107,7 +107,7 @@ def test_recorded_facts_count_and_must_agree_with_the_declaration(
         {"facts/h100-x8.json": record, "group_data/h100.py": 'gpu = "a100 x8"\nservices = ["qwen"]'},
     )
     assert report.exit is Exit.REFUSED
-    assert "GPU 0: SM 8.0 (A100) is declared, the host has SM 9.0 (NVIDIA H100 80GB HBM3)" in console.render(
+    assert "GPU 0 to 7: SM 8.0 (A100) is declared, the host has SM 9.0 (NVIDIA H100 80GB HBM3)" in console.render(
         report, 1000
     )
 

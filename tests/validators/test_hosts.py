@@ -137,7 +137,7 @@ def test_drift(live: HostFacts, said: list[str]) -> None:
 def test_another_card_than_declared_is_grave() -> None:
     """A profile for SM 8.0 must not be applied to a host with SM 9.0."""
     said = differences(declared("h", "a100 x2"), host())
-    assert said[0] == "GPU 0: SM 8.0 (A100) is declared, the host has SM 9.0 (NVIDIA H200)"
+    assert said[0] == "GPU 0 to 1: SM 8.0 (A100) is declared, the host has SM 9.0 (NVIDIA H200)"
     assert grave(said)
     assert differences(declared("h", "h200 x2"), host(interconnect=None)) == []
     assert not grave(["driver: 1 was recorded, 2 is there"])
