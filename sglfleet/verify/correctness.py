@@ -108,8 +108,21 @@ def compare(
     if tolerance is None and apart:
         why = f"{apart[0]}: other kernels round otherwise, which is no proof of either"
         return Correctness(Status.NOT_PROVEN, why, tuple(details))
+    if (most := _logprobs(rows, known)) is not None:
+        details.append(f"log-probabilities of the tokens differ by at most {most:.4f}")
     how = f"within {tolerance:.0%} of tokens" if tolerance else "exactly"
     return Correctness(Status.PROVEN, f"{compared} greedy outputs are {how} those without the flag", tuple(details))
+
+
+def _logprobs(rows: Sequence[Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """The largest difference of the log-probability of a token; None where they were not told."""
+    gaps = [
+        abs(a - b)
+        for row in rows
+        if row.get("name") in known and row.get("ids") == known[str(row["name"])].get("ids")
+        for a, b in zip(row.get("logprobs") or (), known[str(row["name"])].get("logprobs") or (), strict=False)
+    ]
+    return max(gaps) if gaps else None
 
 
 def _first(row: Mapping[str, Any]) -> Any:

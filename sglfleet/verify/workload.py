@@ -28,11 +28,13 @@ def prompt(length: int, seed: int) -> list[int]:
     return [rng.randint(LOW, HIGH) for _ in range(length)]
 
 
-def generate(server: Server, ids: list[int] | str, tokens: int, timeout: float = 120, **sampling: Any) -> Answer:
+def generate(
+    server: Server, ids: list[int] | str, tokens: int, timeout: float = 120, logprobs: bool = False, **sampling: Any
+) -> Answer:
     """One request to /generate; greedy unless told otherwise."""
     what = {"text": ids} if isinstance(ids, str) else {"input_ids": ids}
     parameters = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True, **sampling}
-    return server.ask("/generate", {**what, "sampling_params": parameters}, timeout)
+    return server.ask("/generate", {**what, "sampling_params": parameters, "return_logprob": logprobs}, timeout)
 
 
 def observe(
@@ -172,11 +174,14 @@ def outputs(server: Server, limit: int) -> list[dict[str, Any]]:
     for length in FIXED:
         if length + 20 > limit:
             continue
-        answer = generate(server, prompt(length, 1000 + length), 16)
+        answer = generate(server, prompt(length, 1000 + length), 16, logprobs=True)
         got = answer.json()
         row: dict[str, Any] = {"name": f"{length} tokens", "status": answer.status}
         if isinstance(got, dict):
             row.update(text=got.get("text"), ids=got.get("output_ids"))
+            told = got.get("meta_info", {}).get("output_token_logprobs")
+            if isinstance(told, list) and all(isinstance(t, list) and isinstance(t[0], float) for t in told):
+                row["logprobs"] = [round(t[0], 4) for t in told]
         out.append(row)
     filler = "The grass is green. The sky is blue. The sun is yellow. Here we go. "
     times = max(1, min(12, (limit - 160) // (2 * len(filler))))  # fits also where every byte is a token

@@ -129,7 +129,7 @@ class Chain:
                 [sys.executable, script, json.dumps(spec)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
         for name, child in children.items():
-            answer = json.loads(child.communicate(timeout=150)[0].splitlines()[-1])
+            answer = json.loads(child.communicate(timeout=max(1.0, min(240.0, self.left() - 200)))[0].splitlines()[-1])
             found = disagreements(answer, self.judged[name].verdicts) if name in self.judged else ()
             (self.kept.setdefault("probe", {}))[name] = {"answer": answer, "disagreements": [str(d) for d in found]}
             said = answer.get("arguments") or {}
@@ -187,8 +187,7 @@ class Chain:
                 raw["gaps"],
                 [(t["stage"], t["rank"]) for t in raw.get("traces", ())],
             )
-        if s.name not in scenarios.BENCH[self.which]:
-            servers.stop(running)
+        servers.stop(running)
 
     def crashed(self, s: Scenario, running: servers.Running) -> None:
         from sglfleet.diagnosis import diagnose
@@ -251,26 +250,30 @@ class Chain:
     # effect
 
     def bench(self) -> None:
-        arms = [n for n in scenarios.BENCH[self.which] if n in self.running and self.running[n].process.poll() is None]
-        for name, running in self.running.items():
-            if name not in arms:
-                servers.stop(running)
-        if len(arms) < 2 or self.left() < 70:
+        """Fresh servers: one that was profiled can die of it a minute later, inside the benchmark."""
+        plans = scenarios.BENCH[self.which]
+        arms = list(dict.fromkeys(arm for one in plans for arm in one.arms))
+        if not arms or self.left() < 150:
             say("no time or no arms for a benchmark", arms, self.left())
             return
-        deadline = time.time() + self.left() - 20
-        command = [
-            sys.executable,
-            HERE / "bench.py",
-            self.out / "bench.jsonl",
-            MODEL,
-            "32",
-            "16",
-            "1000",
-            str(deadline),
-        ]
-        say("bench", arms)
-        subprocess.run([*command, *(f"{n}={self.running[n].port}" for n in arms)], timeout=self.left(), check=False)
+        fresh = {}
+        for index, name in enumerate(arms):
+            flags = ["--model-path", MODEL, *self.argv(name)]
+            fresh[name] = self.running[f"bench-{name}"] = servers.start(
+                f"bench-{name}", 50000 + 2000 * index, flags, self.logs
+            )
+        up = {name for name, running in fresh.items() if servers.wait(running, min(150.0, self.left() - 60))}
+        say("fresh servers", sorted(up))
+        for one in plans:
+            if not set(one.arms) <= up:
+                continue
+            deadline = time.time() + (self.left() - 20) * one.share
+            shape = [str(one.prompts), str(one.concurrency), str(one.length), str(deadline)]
+            ports = [f"{arm}={fresh[arm].port}" for arm in one.arms]
+            say("bench", one)
+            out = self.out / f"bench-{'-'.join(one.arms)}.jsonl"
+            command = [sys.executable, HERE / "bench.py", out, MODEL, *shape, *ports]
+            subprocess.run(command, timeout=max(1.0, self.left()), check=False)
 
     def start_build(self) -> None:
         code = "from flashinfer.jit.comm import gen_trtllm_comm_module as g; g().build_and_load()"
@@ -288,11 +291,9 @@ class Chain:
                 self.step("build", self.start_build)
             self.step("facts", self.facts)
             self.step("judge", self.judge)
-            prober = threading.Thread(target=self.step, args=("probe", self.probe))
-            prober.start()
+            self.step("probe", self.probe)  # before the servers: beside five that start it takes minutes
             self.step("wave 1", lambda: self.wave(1, 300))
             self.step("findings", self.findings)
-            prober.join()
             self.step("build", self.wait_build)
             self.step("wave 2", lambda: self.wave(2, 200))
             self.step("findings", self.findings)

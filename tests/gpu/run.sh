@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh one|two SECONDS : the whole chain on a machine with one or two NVIDIA cards and nothing else installed but torch.
 # Wants the engine as .sglb/bundle.tar.xz, kernel caches as .sgl/jit/jit_*.tar.xz (or .tgz) and the models as .sgl/model/ (both folders
-# ignored by git). Evidence goes to $OUT: evidence.json.gz, logs.tgz, bench.jsonl, chain.log.
+# ignored by git). Evidence goes to $OUT: evidence.json.gz, logs.tgz, bench-*.jsonl, chain.log.
 set -u
 which=${1:?one or two}; seconds=${2:-540}; out=${OUT:?where the evidence goes}
 cd "$(dirname "$0")/../.." || exit 2

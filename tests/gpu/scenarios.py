@@ -98,4 +98,21 @@ RELEASES = {"one": ("0.5.16", "0.6.14"), "two": ("0.5.16", "0.6.14"), "cpu": ("0
 GPU_FLAGS = {**BASE, "max-total-tokens": 120000, "mem-fraction-static": 0.7, "cuda-graph-max-bs-decode": 32}
 CPU_FLAGS = {"enable-metrics": True, "attention-backend": "torch_native", "device": "cpu", "max-total-tokens": 16384}
 FLAGS = {"one": GPU_FLAGS, "two": GPU_FLAGS, "cpu": CPU_FLAGS}
-BENCH: dict[str, tuple[str, ...]] = {"one": ("triton", "same", "no-graph"), "two": ("off", "on"), "cpu": ()}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Two arms, measured in turn on servers that were never profiled, and how much of the time left they get."""
+
+    arms: tuple[str, str]
+    prompts: int
+    concurrency: int
+    length: int  # tokens in and out
+    share: float
+
+
+BENCH: dict[str, tuple[Bench, ...]] = {
+    "one": (Bench(("triton", "same"), 32, 16, 1000, 0.6), Bench(("triton", "no-graph"), 8, 8, 200, 1.0)),
+    "two": (Bench(("off", "on"), 48, 16, 1000, 1.0),),
+    "cpu": (),
+}

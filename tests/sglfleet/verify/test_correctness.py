@@ -70,3 +70,10 @@ def test_needle():
     assert compare([*GOOD, found], [*GOOD, found]).status is Status.PROVEN
     assert compare([*GOOD, lost], [*GOOD, lost]).status is Status.PROVEN  # a model that cannot
     assert compare([*GOOD, lost], GOOD, reads=True).status is Status.CONTRADICTED
+
+
+def test_log_probabilities_are_told():
+    near = [{**r, "logprobs": [-1.0, -2.0]} for r in GOOD]
+    far = [{**r, "logprobs": [-1.0, -2.25]} for r in GOOD]
+    assert any("at most 0.2500" in text for text in compare(near, far).details)
+    assert not any("log-prob" in text for text in compare(GOOD, GOOD).details)
