@@ -304,7 +304,8 @@ def _drive(state: State, fleet: Fleet) -> None:
             absent.setdefault(placement.service.service, {})[placement.host.name] = reason
     hosts = {h.name: h for h in state.inventory}
     services = {(p.host.name, p.service.service): p.service for p in fleet.placements}
-    proof = Stage(hosts, services, fleet.outcome.say)
+    releases = {(job.host, job.release.service): job.release.id for job in fleet.plan.jobs}
+    proof = Stage(hosts, services, fleet.outcome.say, releases)
     try:
         reports = rollout.roll(state, fleet.plan.jobs, absent=absent, prove=proof)
     except RuntimeError as e:  # pyinfra was called in a way that cannot roll

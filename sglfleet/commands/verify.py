@@ -16,7 +16,13 @@ FORMATS = ("text", "json", "junit", "html")
 @click.argument("inventory")
 @click.argument("service", required=False)
 @click.option("--limit", metavar="HOST", multiple=True, help="Only these hosts; may be given more than once.")
-@click.option("--no-profile", is_flag=True, help="Leave the profile out: seconds instead of a minute.")
+@click.option(
+    "--profile",
+    type=click.Choice(("first", "every", "none")),
+    default="first",
+    show_default=True,
+    help="Which hosts of a service are profiled. SGLang's profiler now and then costs a server.",
+)
 @click.option(
     "--format", "form", type=click.Choice(("text", "json", "junit", "html")), default="text", show_default=True
 )
@@ -27,7 +33,7 @@ def command(
     inventory: str,
     service: str | None,
     limit: tuple[str, ...],
-    no_profile: bool,
+    profile: str,
     form: str,
     evidence: bool,
     strict: bool,
@@ -46,7 +52,7 @@ def command(
     from validators.source import InputError
 
     try:
-        document = over_inventory(inventory, service, limit, profile=not no_profile)
+        document = over_inventory(inventory, service, limit, profile=profile)
     except InputError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 def over_inventory(
-    inventory: str, service: str | None = None, limit: tuple[str, ...] = (), *, profile: bool = True
+    inventory: str, service: str | None = None, limit: tuple[str, ...] = (), *, profile: str = "first"
 ) -> Document:
-    """Prove on every host of an inventory. Raises InputError for what cannot be read or does not exist."""
+    """Prove on every host of an inventory. Raises InputError for what cannot be read or does not exist.
+
+    `profile`: `first` host of each service, `every` host, or `none`.
+    """
     from sglfleet.fleet import HostError, connect
     from sglfleet.placing import placed
 
@@ -24,10 +27,14 @@ def over_inventory(
     by_host: dict[str, list[Placement]] = {}
     for place in places:
         by_host.setdefault(place.host.name, []).append(place)
+    first = {p.service.service: p.host.name for p in reversed(places)}
     with connect(known, by_host) as fleet:
 
         def work(host: Any) -> list[HostProof]:
-            return [_one(host, place, profile) for place in by_host[host.name]]
+            return [
+                _one(host, p, profile == "every" or (profile == "first" and first[p.service.service] == host.name))
+                for p in by_host[host.name]
+            ]
 
         answers = fleet.each(work, progress="proving")
         failed = dict(fleet.failed)

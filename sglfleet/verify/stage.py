@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,15 @@ class Stage:
     """Proves hosts as a roll comes to them, and keeps what was found for the report of the run."""
 
     def __init__(
-        self, hosts: Mapping[str, Host], services: Mapping[tuple[str, str], Service], say: Callable[[str], None]
+        self,
+        hosts: Mapping[str, Host],
+        services: Mapping[tuple[str, str], Service],
+        say: Callable[[str], None],
+        releases: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
-        self.hosts, self.services, self.say = hosts, services, say  # services by (host, name): they may differ
+        """`services` and `releases` by (host, service): both may differ from host to host."""
+        self.hosts, self.services, self.say, self.releases = hosts, services, say, releases or {}
+        self.profiled: dict[str, str] = {}  # release -> host that was profiled; a profile now and then costs a server
         self.started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.proofs: list[HostProof] = []
 
@@ -32,10 +39,14 @@ class Stage:
         from sglfleet.verify.prove import prove
 
         spec = self.services[host, service]
+        release = self.releases.get((host, service), f"{service} on {host}")
+        first = self.profiled.setdefault(release, host)
         proof = prove(
-            self.hosts[host], service, profile=spec.verify.profile, correctness=spec.verify.correctness,
-            asked=dict(spec.args),
+            self.hosts[host], service, profile=spec.verify.profile and first == host,
+            correctness=spec.verify.correctness, asked=dict(spec.args),
         )  # fmt: skip
+        if spec.verify.profile and first != host:
+            proof = replace(proof, gaps={**proof.gaps, "profile": f"{first} was profiled, which runs the same release"})
         self.proofs.append(proof)
         if proof.error:
             self.say(f"{host}: {service}: could not be proven: {proof.error}")
