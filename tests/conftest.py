@@ -11,6 +11,7 @@ import dataclasses
 import ipaddress
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -100,5 +101,16 @@ def engine() -> Engine:
 
     try:
         return engines.find(settings().cache)
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def router_venv() -> Path:
+    """The real SGLang router, built once (some 30 MB); at the same path in lab hosts."""
+    from lab import router
+
+    try:
+        return router.build(settings().cache)
     except LabError as error:
         pytest.skip(str(error))

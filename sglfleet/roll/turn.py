@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal, Protocol, TypeVar
 
 from sglfleet import diagnosis, health
@@ -63,6 +64,7 @@ class Outcome:
     log: tuple[str, ...] = ()  # last lines of the journal of the start that failed
     gate: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)  # s that each stage took; "host": stop and start themselves
     warning: str = ""
 
     @property
@@ -98,8 +100,9 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
     head = unit.hosts[0]
     stage = "drain"
     gates: dict[str, Any] = {}
+    times: dict[str, float] = {}
     try:
-        announce(roll, unit, stage)
+        announce(roll, unit, stage, times)
         if unit.action == "gate":
             roll.latch.check()
             stage = "adopt"
@@ -112,20 +115,20 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
             stage = "switch"
             each(unit.hosts, lambda host: go(roll, host))
         stage = "start"
-        announce(roll, unit, stage)
+        announce(roll, unit, stage, times)
         started = each(unit.hosts, lambda host: wait_started(roll, host))
         stage = "gate"
-        announce(roll, unit, stage)
+        announce(roll, unit, stage, times)
         gates = check(roll, unit, started)
         stage = "soak"
-        announce(roll, unit, stage)
+        announce(roll, unit, stage, times)
         soak(roll, unit, started)
         if roll.prove is not None:
             stage = "proof"
-            announce(roll, unit, stage)
+            announce(roll, unit, stage, times)
             proven(roll, unit)
         stage = "accept"
-        announce(roll, unit, stage)
+        announce(roll, unit, stage, times)
         seconds = time.monotonic() - began
         each(unit.hosts, lambda host: accept(roll, host, gates, seconds))
     except LatchClosedError as closed:
@@ -146,18 +149,28 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
     if warning:
         roll.latch.close(f"{head}: {warning}")
     outcomes = []
+    took = spent(times, started)
     for host in unit.hosts:
         roll.say(f"{host}: serves {roll.targets[host].release[:12]}, {seconds:.1f} s")
         outcomes.append(
             Outcome(host, "accepted", roll.targets[host].release, warning, "router" if warning else "", gate=gates)
         )
-        outcomes[-1].seconds = seconds
+        outcomes[-1].seconds, outcomes[-1].stages = seconds, took
     return outcomes
 
 
-def announce(roll: Roll, unit: Unit, stage: str) -> None:
-    """One line a stage, for whoever watches."""
+def announce(roll: Roll, unit: Unit, stage: str, times: dict[str, float]) -> None:
+    """One line a stage, for whoever watches, and when it began."""
+    times[stage] = time.monotonic()
     roll.say(f"{' + '.join(unit.hosts)}: {stage}")
+
+
+def spent(times: dict[str, float], started: dict[str, Probe]) -> dict[str, float]:
+    """Seconds of each stage from the moments at which they began."""
+    order = [*times.items(), ("", time.monotonic())]
+    took = {stage: round(after - begun, 2) for (stage, begun), (_, after) in pairwise(order)}
+    own = [int(s.turn.get("started", 0)) - int(s.turn.get("began", 0)) for s in started.values() if "began" in s.turn]
+    return {**took, "host": float(max(own, default=0))}
 
 
 # --- the steps ------------------------------------------------------------------------------------------------------

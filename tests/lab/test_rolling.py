@@ -482,26 +482,16 @@ def test_commands_say_what_is_wrong_with_their_input(three: Lab, tmp_path: Path)
 
 # --- behind the router ----------------------------------------------------------------------------------------------
 
-ROUTER_VENV = Path("/var/cache/sglfleet-lab/router-0.3.2")
-needs_router = pytest.mark.skipif(
-    not (ROUTER_VENV / "bin" / "python").exists(),
-    reason=f"no sglang-router in {ROUTER_VENV}: make router",
-)
-ROUTER = {
+ROUTER: dict[str, Any] = {
     "host": "h6",
-    "data": {
-        "service": rolling.SERVICE,
-        "port": 30100,
-        "policy": "round_robin",
-        "venv": str(ROUTER_VENV),
-        "stop_timeout": 20,
-    },
+    "data": {"service": rolling.SERVICE, "port": 30100, "policy": "round_robin", "stop_timeout": 20},
 }
 
 
 @pytest.fixture
-def routed(six: Lab) -> Iterator[str]:
+def routed(six: Lab, router_venv: Path) -> Iterator[str]:
     """The router's address; it runs on h6 and fronts h1 to h4."""
+    ROUTER["data"]["venv"] = str(router_venv)
     yield f"http://{six.host('h6').ip}:30100"
     six.host("h6").exec("sh", "-c", "systemctl disable --now 'sglang-router-*.service'; rm -rf /etc/sglfleet/router-*")
 
@@ -511,7 +501,6 @@ def listed(six: Lab) -> set[str]:
     return {row["url"].split("//")[1].split(":")[0] for row in json.loads(out)["workers"] if row["is_healthy"]}
 
 
-@needs_router
 def test_no_request_fails_while_four_nodes_roll(six: Lab, routed: str) -> None:
     four = HOSTS[:4]
     assert rolling.roll(six, to(OLD, four), router=ROUTER)["exit"] == 0
@@ -528,7 +517,6 @@ def test_no_request_fails_while_four_nodes_roll(six: Lab, routed: str) -> None:
     assert remembered.count("http://") == 4, "a restart of the router finds them again"
 
 
-@needs_router
 @pytest.mark.full
 def test_a_bad_release_behind_the_router_fails_no_request(six: Lab, routed: str) -> None:
     four = HOSTS[:4]
@@ -540,7 +528,6 @@ def test_a_bad_release_behind_the_router_fails_no_request(six: Lab, routed: str)
     assert listed(six) == {str(six.host(h).ip) for h in four}, "back in the router on its previous release"
 
 
-@needs_router
 @pytest.mark.full
 def test_router_down_in_the_middle(six: Lab, routed: str) -> None:
     """The node in its turn serves the new release; no other one is touched, as it could not be drained."""
@@ -557,7 +544,6 @@ def test_router_down_in_the_middle(six: Lab, routed: str) -> None:
     assert listed(six) == {str(six.host(h).ip) for h in four}
 
 
-@needs_router
 @pytest.mark.full
 def test_the_last_worker_is_never_removed(six: Lab, routed: str) -> None:
     two = HOSTS[:2]
@@ -569,7 +555,6 @@ def test_the_last_worker_is_never_removed(six: Lab, routed: str) -> None:
     assert rolling.all_serve(six, two) == to(NEW, two)
 
 
-@needs_router
 @pytest.mark.full
 @pytest.mark.engine
 def test_no_request_fails_while_four_real_engines_roll(six: Lab, routed: str) -> None:

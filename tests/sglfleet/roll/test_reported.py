@@ -18,7 +18,6 @@ from sglfleet import health, rollout
 from sglfleet.diagnosis import diagnose
 from sglfleet.roll.plan import Node, Policy, plan
 
-ROUTER = Path("/var/cache/sglfleet-lab/router-0.3.2/bin/python")
 SERVER = Path(__file__).parents[2] / "lab" / "standin_server.py"
 ROOT = Path(__file__).parents[3]
 
@@ -76,14 +75,20 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def routed() -> Iterator[tuple[int, list[str]]]:
+def routed(router_venv: Path) -> Iterator[tuple[int, list[str]]]:
     """The real router on this machine, and three stand-ins that it does not know yet."""
-    if not ROUTER.exists():
-        pytest.skip(f"no sglang-router in {ROUTER.parents[1]}")
     ports = [free_port() for _ in range(3)]
     port = free_port()
     made = [subprocess.Popen([sys.executable, SERVER, "--port", str(p)], stdout=subprocess.DEVNULL) for p in ports]
-    launch = [str(ROUTER), "-m", "sglang_router.launch_router", "--host", "127.0.0.1", "--port", str(port)]
+    launch = [
+        f"{router_venv}/bin/python",
+        "-m",
+        "sglang_router.launch_router",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     launch += ["--prometheus-port", str(free_port()), "--policy", "round_robin"]
     made.append(subprocess.Popen(launch, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     try:
@@ -121,6 +126,7 @@ with connect(SimpleNamespace(hosts={"@local": SimpleNamespace(data={})})) as fle
 """
 
 
+@pytest.mark.lab
 def test_the_router_never_has_no_worker(routed: tuple[int, list[str]]) -> None:
     port, urls = routed
     process = subprocess.Popen(
