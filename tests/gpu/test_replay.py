@@ -1,0 +1,102 @@
+"""What real cards showed, replayed: every finding must come out again as the kernels showed it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sglfleet.diagnosis import diagnose
+from sglfleet.verify.correctness import compare
+from sglfleet.verify.findings import prove
+from sglfleet.verify.gathered import seen
+from sglfleet.verify.trace import Trace
+from tests.gpu import scenarios
+from validators.verdict import Decision, Outcome, Status, Verdict
+
+H200 = Path(__file__).parents[1] / "fixtures" / "h200"
+RAN = {which: H200 / f"card-{which}" for which in ("one", "two") if (H200 / f"card-{which}").is_dir()}
+CASES = [
+    (which, s)
+    for which, folder in RAN.items()
+    for s in scenarios.ALL[which]
+    if s.flag and (folder / f"{s.name}.json").exists()
+]
+
+
+def raw(which, name):
+    return json.loads((RAN[which] / f"{name}.json").read_text())
+
+
+def traces(which, name):
+    return tuple(Trace.from_json(t) for t in raw(which, name)["traces"])
+
+
+def verdict(which, s):
+    """As judged: acting, or idle and left on the command line by a waiver."""
+    value = s.args.get(s.flag, scenarios.FLAGS[which].get(s.flag, "auto"))
+    expects = scenarios.EXPECTS[s.flag, value]
+    if not s.forced:
+        return Verdict(s.flag, value, Outcome.ACTIVE, Decision.KEEP, "as judged", "x", expects=expects)
+    idle = tuple(replace(e, present="", absent=e.present) for e in expects)
+    return Verdict(s.flag, value, Outcome.INERT, Decision.WARN, "as judged", "x", expects=idle)
+
+
+def prove_one(which, s):
+    controls = {s.flag: traces(which, s.control)} if s.control else {}
+    (proof,) = prove([verdict(which, s)], seen(raw(which, s.name), controls))
+    return proof
+
+
+@pytest.mark.parametrize(("which", "s"), CASES, ids=lambda x: getattr(x, "name", x))
+def test_findings_are_those_of_the_kernels(which, s):
+    proof = prove_one(which, s)
+    assert str(proof.status) == s.expected, [(f.status, f.reason) for f in proof.findings]
+    assert proof.forced is s.forced
+
+
+def kernels(name):
+    return {k for t in traces("one", name) for k in t.kernels}
+
+
+def test_the_kernels_themselves_say_so():
+    """Looked at without any of our patterns' machinery."""
+    assert "_fwd_kernel" in kernels("triton")
+    assert "_fwd_kernel" not in kernels("flashinfer")
+    assert any("BatchPrefillWithPagedKVCacheKernel" in k for k in kernels("flashinfer"))
+    assert not any("KVCacheKernel" in k for k in kernels("triton"))
+    assert "triton_per_fused_copy__mul_sum_0" in kernels("triton")
+    assert "triton_per_fused_copy__mul_sum_0" not in kernels("moe-sum")
+    assert not any("allreduce" in k for k in kernels("fusion-forced"))
+    assert any("cudaGraphLaunch" in t.operators for t in traces("one", "triton"))
+    assert not any("cudaGraphLaunch" in t.operators for t in traces("one", "no-graph"))
+
+
+def test_each_attention_backend_is_the_others_negative_control():
+    one, other = (s for s in scenarios.ONE if s.name in ("triton", "flashinfer"))
+    for mine, wrong in ((one, other), (other, one)):
+        (proof,) = prove([verdict("one", wrong)], seen(raw("one", mine.name)))
+        assert proof.status is Status.CONTRADICTED
+
+
+def test_the_same_service_twice_proves_nothing_of_a_flag():
+    """A/A: with itself as the control no kernel discriminates."""
+    s = next(s for s in scenarios.ONE if s.name == "triton")
+    (proof,) = prove([verdict("one", s)], seen(raw("one", "triton"), {s.flag: traces("one", "same")}))
+    assert proof.status is Status.NOT_PROVEN
+    assert "does not discriminate" in proof.reason
+
+
+def test_greedy_output_is_equal_with_and_without():
+    for name in ("moe-sum", "no-graph", "kv-fp8", "flashinfer", "fusion-forced"):
+        assert compare(raw("one", name)["outputs"], raw("one", "triton")["outputs"]).status is Status.PROVEN
+
+
+def test_a_flag_the_card_refuses_is_named_from_its_log():
+    """`--attention-backend trtllm_mha` on SM 9.0, forced: ValueError at argument resolution, exit code 1."""
+    log = (H200 / "failures" / "refused-sm90.log").read_text()
+    found = diagnose(log, {"attention-backend": "trtllm_mha"})
+    assert [d.flag for d in found][:1] == ["attention-backend"]
+    assert "SM100" in found[0].because
