@@ -56,12 +56,25 @@ def check(inventory: str, today: date, *, strict: bool = False, root: Path | Non
 def prepare(inventory: str, today: date, *, strict: bool = False, root: Path | None = None) -> Report | Ready:
     """Everything read, nothing judged yet; a report where that is impossible."""
     root = root or project_root(inventory)
+    problems: set[Problem] = set()
+    classes: list[HostClass] = []
+    known: dict[str, Known] = {}
     try:
         hosts = read_inventory(inventory, root)
-        found = intents(hosts, root, flag_types)
-        known = facts_of(hosts, record.load(root))
     except InputError as error:
         return Report(inventory, 0, 0, problems=error.problems, strict=strict)
+    found = intents(hosts, root, flag_types)
+    try:
+        classes = record.load(root)
+    except InputError as error:
+        problems.update(error.problems)
+    try:
+        known = facts_of(hosts, classes)
+    except InputError as error:
+        problems.update(error.problems)
+    if problems:
+        every = tuple(sorted({*problems, *found.problems}))
+        return Report(inventory, len(hosts.hosts), 0, problems=every, notes=found.notes, strict=strict)
     return Checker(inventory, root, today, strict), hosts, found, known
 
 

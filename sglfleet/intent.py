@@ -6,7 +6,7 @@ import ast
 import difflib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,12 @@ class _Reader:
         key = (name, json.dumps([change for _, change in changes], default=repr, sort_keys=True))
         if key not in self.merged:
             located = [(self.places(origin, "service_overrides", name), change) for origin, change in changes]
-            self.merged[key] = loaded = merge(base, located, self.types)
+            loaded = merge(base, located, self.types)
+            if loaded.service and loaded.service.service != name:
+                what, todo = f"an override renames service `{name}`", "make a service file of its own"
+                self.problems.add(Problem(loaded.where("service"), what, todo))
+                loaded = replace(loaded, service=None)
+            self.merged[key] = loaded
             self.problems.update(loaded.problems)
             self.notes.update(loaded.notes)
         return self.merged[key]

@@ -87,7 +87,7 @@ def read_inventory(inventory: str, root: Path | None = None, override: dict[str,
     if any(_mentions_pyinfra(file) for file in files):
         return _ask_pyinfra(inventory, root, override)
     try:
-        found = _from_files(inventory, folders, override or {})
+        found = _from_files(inventory, folders, override or {}, root)
     except _OnlyPyinfraError:
         found = None
     if found is None or ("pyinfra" in sys.modules and not had_pyinfra):
@@ -173,9 +173,8 @@ def _group_data(folders: list[Path], root: Path) -> tuple[dict[str, dict[str, An
     return data, origins
 
 
-def _from_files(inventory: str, folders: list[Path], override: dict[str, Any]) -> Inventory:
+def _from_files(inventory: str, folders: list[Path], override: dict[str, Any], root: Path) -> Inventory:
     path = Path(inventory)
-    root = folders[0].parent if folders else Path.cwd()
     file_group = ""
     groups: dict[str, Any] = {}
     if path.exists():

@@ -227,8 +227,7 @@ class Service(Part):
     @property
     def port(self) -> int:
         """Where it listens. SGLang's default has been 30000 in every release."""
-        port = self.args.get("port", 30000)
-        return port if isinstance(port, int) else 30000
+        return _number(self.args.get("port"), 30000)
 
     @property
     def bind(self) -> str:
@@ -239,12 +238,18 @@ class Service(Part):
     def tp(self) -> int:
         """Tensor-parallel size, by any of its spellings."""
         found = (self.args[name] for name in ("tp-size", "tp", "tensor-parallel-size") if name in self.args)
-        size = next(found, 1)
-        return size if isinstance(size, int) and not isinstance(size, bool) else 1
+        return _number(next(found, None), 1)
 
     def policy_for(self, flag: str) -> Policy:
         """`on_unsupported` of one flag."""
         return self.on_unsupported.flags.get(flag, self.on_unsupported.default)
+
+
+def _number(value: Any, default: int) -> int:
+    """A whole number as a person may have written it, quoted or not."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 class LaunchOverride(Part):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -150,6 +151,15 @@ def test_banner_before_the_answer() -> None:
     assert found.error == ""
     assert found.facts.gpus is not None
     assert (len(found.facts.gpus), found.facts.gpus[0].sm, found.facts.interconnect) == (8, "9.0", "nvswitch")
+
+
+def test_collector_speaks_the_oldest_python_that_hosts_have() -> None:
+    source = (Path(__file__).parents[2] / "sglfleet" / "collector.py").read_text()
+    tree = ast.parse(source, feature_version=(3, 6))
+    imported = {n.names[0].name for n in ast.walk(tree) if isinstance(n, ast.Import)}
+    imported |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    assert imported <= {"glob", "json", "os", "platform", "pwd", "re", "shutil", "subprocess", "sys", "typing"}
+    assert len(source) < 100_000  # one argument of a command line holds 128 KiB
 
 
 def run(spec: dict[str, Any], **env: str) -> list[str]:
