@@ -184,8 +184,8 @@ def test_a_host_that_cannot_boot_is_told_and_nothing_stays(other: Settings, monk
 
 
 @pytest.mark.full
-def test_twenty_hosts_in_half_a_minute(other: Settings) -> None:
-    start = time.monotonic()
+def test_twenty_hosts_that_are_not_the_same(other: Settings) -> None:
+    """How long they take is measured in benchmarks/lab_up.py."""
     hosts = Lab(other).up(20)
-    assert time.monotonic() - start < 30
     assert len({host.ssh("cat /etc/machine-id").stdout for host in hosts}) == 20
+    assert len({host.ssh("nvidia-smi -L").stdout for host in hosts}) == 20
