@@ -1,0 +1,117 @@
+"""Cases of the rules about kernels, read from the releases by hand, and what must hold of them whatever the release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validators.case import Case
+from validators.judge import judge
+from validators.knowledge import load_sglang, releases
+from validators.verdict import Decision, Outcome, Verdict
+
+RULES = (
+    "deterministic_inference",
+    "dsa_backends",
+    "gemm_backends",
+    "moe_runners",
+    "quantization",
+    "speculative_decoding",
+)
+SMS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
+
+
+def cases() -> Iterator[Any]:
+    for stem in RULES:
+        path = Path(__file__).with_name(f"{stem}.jsonl")
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            yield pytest.param(row, id=row["id"])
+
+
+def verdict(row: dict[str, Any], flag: str) -> Verdict:
+    keys = ("id", "sglang", "sm", "gpus", "model_arch", "args")
+    found = [v for v in judge(Case.from_json({k: row[k] for k in keys})).verdicts if v.flag == flag]
+    assert len(found) == 1, f"{len(found)} verdicts on {flag}"
+    return found[0]
+
+
+@pytest.mark.parametrize("row", cases())
+def test_case(row: dict[str, Any]) -> None:
+    found = verdict(row, row["expect"]["flag"])
+    assert found.outcome == row["expect"]["outcome"], found.reason
+    if found.outcome in (Outcome.FAILS, Outcome.ACTIVE):
+        assert found.evidence, "a claim without evidence"
+
+
+@pytest.mark.parametrize("release", releases("sglang"))
+def test_every_release_answers_for_every_method(release: str) -> None:
+    """More capability never turns a pass of the minimum into a refusal below it, in any release."""
+    known = load_sglang(release)
+    table = {row["method"]: row for row in known.sites["capabilities"]}
+    assert {"fp8", "awq"} <= set(table)
+    for method, row in table.items():
+        if row["sms"] is not None and "value" in row:
+            least = row["value"]
+            assert row["sms"] == [sm for sm in row_sms() if int(sm.replace(".", "")) >= least], method
+
+
+def row_sms() -> tuple[str, ...]:
+    from sglfleet.extract.evaluate import SMS as KNOWN
+
+    return KNOWN
+
+
+@pytest.mark.parametrize("release", releases("sglang"))
+@pytest.mark.parametrize("flag", ["fp8-gemm-backend", "moe-runner-backend"])
+def test_the_engines_own_choice_is_never_refused(release: str, flag: str) -> None:
+    if flag not in load_sglang(release).flags:
+        pytest.skip("the release has no such flag")
+    for sm in SMS:
+        row = {
+            "id": sm,
+            "sglang": release,
+            "sm": sm,
+            "gpus": 1,
+            "model_arch": "LlamaForCausalLM",
+            "args": {flag: "auto"},
+        }
+        assert verdict(row, flag).decision is Decision.KEEP
+
+
+def test_an_unread_site_is_unknown_and_not_a_guess(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same case over knowledge in which the sites are gone: nothing is claimed."""
+    shipped = load_sglang("0.5.9")
+    from validators import knowledge
+    from validators.knowledge import loader
+
+    source = loader.path_of("sglang", "0.5.9")
+    assert source is not None
+    raw = json.loads(source.read_text())
+    raw["sites"] = {"raises": [], "capabilities": [], "resolution": []}
+    raw["checks"], raw["tests"], raw["tables"] = [], [], {}
+    folder = tmp_path / "knowledge" / "sglang"
+    folder.mkdir(parents=True)
+    raw["release"] = "0.5.9.post99"
+    (folder / "0.5.9.post99.json").write_text(json.dumps(raw))
+    monkeypatch.chdir(tmp_path)
+    assert knowledge.load_sglang("0.5.9.post99").flags.keys() == shipped.flags.keys()
+    for args in (
+        {"fp8-gemm-backend": "cutlass"},
+        {"quantization": "w8a8_fp8"},
+        {"enable-deterministic-inference": True},
+    ):
+        (flag,) = args
+        row = {
+            "id": flag,
+            "sglang": "0.5.9.post99",
+            "sm": "8.0",
+            "gpus": 1,
+            "model_arch": "LlamaForCausalLM",
+            "args": args,
+        }
+        assert verdict(row, flag).outcome is Outcome.UNKNOWN
