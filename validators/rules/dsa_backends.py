@@ -12,7 +12,8 @@ from validators.rules.interface import Gate, Outcome, Part, Step, Value
 SUBJECT = "Back ends of DeepSeek sparse attention (NSA, DSA)"
 PREFILL = ("nsa-prefill-backend", "dsa-prefill-backend")
 DECODE = ("nsa-decode-backend", "dsa-decode-backend")
-FLAGS = (*PREFILL, *DECODE)
+V4_PREFILL, LOGITS = "dsv4-prefill-backend", "dsa-paged-mqa-logits-backend"
+FLAGS = (*PREFILL, *DECODE, V4_PREFILL, LOGITS)
 SITES: tuple[str, ...] = ()
 
 # back end -> function that validates the GPU for it before the first request
@@ -20,6 +21,14 @@ _VALIDATED = {
     "flashmla_sparse_q8": "_validate_flashmla_sparse_q8_backend",
     "triton_sparse_mla": "_validate_triton_sparse_mla_backend",
     "flashinfer_sparse_mla": "_validate_flashinfer_sparse_mla_backend",
+}
+# (flag, value) -> function that tests the GPU for it, and what must be known there
+_TESTED: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
+    (V4_PREFILL, "flashmla_sparse_q8"): (
+        "DeepseekV4AttnBackend.__init__",
+        {"use_dsv4_q8kv8_sparse_prefill(self.dsv4_prefill_backend)": True},
+    ),
+    (LOGITS, "cutedsl"): ("DSAPagedMQALogitsBackend.resolve", {"value": "cutedsl", "is_hip()": False}),
 }
 _TRTLLM_GEN = "gen_trtllm_gen_fmha_module"
 # SMs on which published recipes of the engine run the back end; elsewhere nothing was read that settles it
@@ -31,7 +40,19 @@ def judge(c: Context) -> Iterator[Part]:
     for flag in FLAGS:
         value = c.args.get(flag)
         if isinstance(value, str) and c.has(flag):
-            yield _judge(c, flag, value)
+            yield _tested(c, flag, value) if flag in (V4_PREFILL, LOGITS) else _judge(c, flag, value)
+
+
+def _tested(c: Context, flag: str, value: str) -> Part:
+    symbol, known = _TESTED.get((flag, value), ("", {}))
+    found = (
+        constructors.part(c, flag, f"{value} for --{flag}", symbol, instead=_LEAVE_OUT, known=known) if symbol else None
+    )
+    if found is None and value == "auto":
+        proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
+        reason = f"{c.release.version} chooses by itself."
+        return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.PARSER, True, reason, proof),))
+    return found or c.unsure(flag, f"Where {c.release.version} takes {value} for --{flag}")
 
 
 def _judge(c: Context, flag: str, backend: str) -> Part:

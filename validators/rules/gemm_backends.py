@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from validators.rules import evaluated
+from validators.rules import constructors, evaluated
 from validators.rules.context import Context
 from validators.rules.interface import Gate, Outcome, Part, Step, Value
 
@@ -78,6 +78,16 @@ def _deep_gemm(c: Context, flag: str) -> Part:
 def _fp4(c: Context, value: str) -> Part:
     if value == "marlin":
         return _taken(c, FP4, value) if c.sm >= (8, 0) else c.unsure(FP4, f"Marlin for FP4 on SM {c.sm_text}")
+    native = constructors.part(
+        c,
+        FP4,
+        f"the FP4 product of {value}",
+        "ModelOptFp4LinearMethod.process_weights_after_loading",
+        instead=_LEAVE_OUT,
+        known={"get_fp4_gemm_runner_backend().is_marlin()": False},
+    )
+    if native is not None and native.outcome is Outcome.FAILS:
+        return native
     modules = _FP4_MODULES.get(value, ())
     built = [c.builds(name) for name in modules]
     proofs = tuple(p for name in modules for p in c.library_proof(name))

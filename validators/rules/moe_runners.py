@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
+from validators.conditions import UNKNOWN
 from validators.rules import constructors
 from validators.rules.context import Context
 from validators.rules.interface import Gate, Outcome, Part, Step, Value
@@ -25,7 +29,7 @@ _CUTLASS_MODULES = {
     (12, 1): "gen_cutlass_fused_moe_sm120_module",
 }
 # runner -> (function that checks the GPU, what must be known there)
-_CHECKED: dict[str, tuple[str, dict[str, Value]]] = {
+_CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
     "cutlass": ("Fp8MoEMethod.__init__", {"get_moe_runner_backend().is_cutlass()": True}),
     "hpc_ops": ("MoeRunner.__init__", {"runner_backend.is_hpc_ops()": True}),
     "flashinfer_mxfp4": ("Mxfp4MoEMethod.__init__", {"self.use_flashinfer": True, "self.use_marlin": False}),
@@ -47,6 +51,9 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
         return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.PARSER, True, reason, proof),))
     if runner == "deep_gemm":
         return _deep_gemm(c, flag)
+    refused = _nvfp4(c, flag, runner)
+    if refused is not None:
+        return refused
     if runner in _TRTLLM:
         return _library(c, flag, runner, _TRTLLM_MODULE, settled=c.sm[0] == 10)
     if runner == "flashinfer_cutlass":
@@ -55,10 +62,34 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
             return _library(c, flag, runner, module, settled=True)
     if runner in _CHECKED:
         symbol, known = _CHECKED[runner]
+        known = known | {"_FI_HAS_SM90_CUTLASS_MXFP4": _has_mixed_gemm(c)}
         found = constructors.part(c, flag, f"runner {runner}", symbol, instead=_SUBSTITUTE, known=known)
         if found is not None:
             return found
     return c.unsure(flag, f"Where {c.release.version} runs {runner}")
+
+
+def _nvfp4(c: Context, flag: str, runner: str) -> Part | None:
+    """An NVFP4 checkpoint asks for Blackwell in its expert layer, unless Marlin runs it."""
+    if "modelopt_fp4" not in (c.args.get("quantization"), c.case.checkpoint.get("quantization")):
+        return None
+    found = constructors.part(
+        c,
+        flag,
+        f"NVFP4 experts by {runner}",
+        "ModelOptNvFp4FusedMoEMethod.__init__",
+        instead=_SUBSTITUTE,
+        known={"use_marlin_fallback": runner == "marlin"},
+    )
+    return found if found is not None and found.outcome is Outcome.FAILS else None
+
+
+def _has_mixed_gemm(c: Context) -> Any:
+    """FlashInfer carries the weight helpers of the SM 9.0 kernel from 0.6.11 on, says the engine's own error text."""
+    try:
+        return Version(c.flashinfer_version) >= Version("0.6.11")
+    except InvalidVersion:
+        return UNKNOWN
 
 
 def _deep_gemm(c: Context, flag: str) -> Part:
