@@ -84,7 +84,7 @@ def main() -> int:
         wall, memory, last = min(run(hosts) for _ in range(3))
         limit = LIMITS.get(hosts, float("inf"))
         missed |= wall > limit or memory > MEMORY
-        print(f"{hosts} hosts x 3 services: {wall:.2f} s (limit {limit} s), {memory:.0f} MB (limit {MEMORY} MB); {last}")
+        print(f"{hosts} hosts x 3 services: {wall:.2f} s (limit {limit}), {memory:.0f} MB (limit {MEMORY}); {last}")
     return int(missed)
 
 

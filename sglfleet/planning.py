@@ -130,9 +130,7 @@ def _around(live: tuple[Placement, ...], collected: Mapping[str, Collected]) -> 
     return refusals, said
 
 
-def _drift(
-    inventory: Inventory, collected: Mapping[str, Collected], root: Path
-) -> Iterator[tuple[str, Finding]]:
+def _drift(inventory: Inventory, collected: Mapping[str, Collected], root: Path) -> Iterator[tuple[str, Finding]]:
     """Where a host is not what was recorded or declared: other GPUs than declared stop it, the rest is said."""
     recorded: dict[str, HostFacts] = {}
     try:

@@ -17,9 +17,28 @@ import threading
 import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 MODES = "ok, bad-flag (exits like the parser), crash (after --cut s), never (never healthy), wrong (one token), empty"
-WORDS = ["the", "river", "bends", "north", "past", "old", "mills", "and", "quiet", "fields", "where", "nobody", "counts", "the", "days", "any", "more"]
+WORDS = [
+    "the",
+    "river",
+    "bends",
+    "north",
+    "past",
+    "old",
+    "mills",
+    "and",
+    "quiet",
+    "fields",
+    "where",
+    "nobody",
+    "counts",
+    "the",
+    "days",
+    "any",
+    "more",
+]
 state = {"running": 0, "draining": False}
 lock = threading.Lock()
 
@@ -146,7 +165,7 @@ def wait(port):
     main = int(os.environ.get("MAINPID", "0"))
     body = json.dumps({"text": "one", "sampling_params": {"max_new_tokens": 1}}).encode()
     while True:
-        if main and not os.path.exists(f"/proc/{main}"):
+        if main and not Path(f"/proc/{main}").exists():
             sys.exit("the server ended before it was ready")
         try:
             request = urllib.request.Request(f"http://127.0.0.1:{port}/generate", body)

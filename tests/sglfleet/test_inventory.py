@@ -46,7 +46,8 @@ CASES: dict[str, dict[str, str]] = {
             """
         ),
         "names.py": "def number():\n    return 5",
-        "group_data/g.py": "import json\nfrom math import pi as PI\nx = json.loads('[1]')\ndef helper():\n    return 1\n",
+        "group_data/g.py": "import json\nfrom math import pi as PI\nx = json.loads('[1]')\n"
+        "def helper():\n    return 1\n",
     },
     "__all__ in group data": {"inventory/prod.py": 'g = ["a"]', "group_data/g.py": "__all__ = ['x']\nx = 1\ny = 2"},
     "connectors": {
