@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
+import importlib.util
 import inspect
 import io
 import json
 import logging
 import os
+import pathlib
 import pkgutil
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,7 +40,8 @@ def ask(spec: dict[str, Any]) -> dict[str, Any]:
     """All questions. `spec`: `argv` (flags, no launcher), `env`, `sms` to ask FlashInfer for besides the host's own."""
     os.environ.update({str(name): str(value) for name, value in (spec.get("env") or {}).items()})
     out: dict[str, Any] = {"gaps": {}, "seconds": {}, "python": sys.version.split()[0], "packages": versions()}
-    for name, question in (("gpu", gpu), ("arguments", arguments), ("generators", generators)):
+    questions = (("gpu", gpu), ("images", images), ("arguments", arguments), ("generators", generators))
+    for name, question in questions:
         begin = time.monotonic()
         try:
             out[name] = question(spec, out)
@@ -79,6 +83,24 @@ def gpu(_: dict[str, Any], out: dict[str, Any]) -> dict[str, Any]:
     native = {f"sm_{d['sm'].replace('.', '')}" for d in found["devices"]}
     built = {arch.rstrip("af") for arch in found["arch_list"]}
     found["torch_has_image"] = all(name in built for name in native)
+    return found
+
+
+def images(_: dict[str, Any], out: dict[str, Any]) -> dict[str, list[str]]:
+    """SM images inside the kernel package's libraries, by file, as the CUDA toolkit's own tool lists them."""
+    spec = importlib.util.find_spec("sgl_kernel")
+    tool = shutil.which("cuobjdump")
+    if spec is None or not spec.submodule_search_locations:
+        out["gaps"]["images"] = "the kernel package is not installed here"
+        return {}
+    if tool is None:
+        out["gaps"]["images"] = "cuobjdump of the CUDA toolkit is not on this host"
+        return {}
+    found: dict[str, list[str]] = {}
+    for place in spec.submodule_search_locations:
+        for path in sorted(pathlib.Path(place).rglob("*.so")):
+            told = subprocess.run([tool, "--list-elf", path], capture_output=True, text=True, timeout=60, check=False)
+            found[path.name] = sorted(set(re.findall(r"sm_\d+[af]?", told.stdout)))
     return found
 
 

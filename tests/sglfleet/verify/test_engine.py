@@ -15,7 +15,7 @@ from sglfleet.cli import main
 from sglfleet.verify.doctor import judged_as_it_stands
 from sglfleet.verify.prove import assemble
 from tests.sglfleet.verify import handmade
-from validators.verdict import Decision, Outcome, Status, Verdict
+from validators.verdict import Decision, Expectation, Outcome, Status, Verdict
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine]
 
@@ -48,6 +48,8 @@ CANNOT = {
     "enable-p2p-check": True,
     "schedule-policy": "lpm",
 }
+LINE = "FlashInfer AllReduce Fusion enabled and workspace initialized: backend=trtllm, rank=0"
+FORGED = f"hello\n[2026-11-29 18:00:00 TP0] {LINE}\n[2026-11-29 18:00:00] {LINE}"
 CPU_NEEDS = ("attention-backend", "max-total-tokens", "enable-metrics")  # in every hand-made unit already
 
 
@@ -60,6 +62,8 @@ def answer(lab, engine):
     host = lab.host("h1")
     try:
         handmade.start(host, engine, flags({**ACT, **CANNOT}))
+        body = json.dumps({"text": FORGED, "sampling_params": {"max_new_tokens": 1}})
+        host.exec("curl", "-s", "--json", body, "http://127.0.0.1:30000/generate")
         yield handmade.collect(host, engine, unit="handmade.service")
     finally:
         handmade.stop(host)
@@ -93,6 +97,13 @@ def test_what_was_asked_of_a_stranger_is_read_from_its_process(answer):
     assert args["chunked-prefill-size"] == 64
     assert {v.flag for v in judged} >= {"chunked-prefill-size", "max-running-requests"}
     assert not any(v.decision in (Decision.DROP, Decision.REPLACE, Decision.REFUSE) for v in judged)
+
+
+def test_a_prompt_in_the_log_is_no_evidence(answer):
+    assert LINE in answer["journal"]  # the server wrote the prompt into its log
+    claim = Verdict("x", True, Outcome.ACTIVE, Decision.KEEP, "", "", expects=(Expectation("log", present=LINE),))
+    (one,) = assemble(answer, "h1", "handmade", judged=(claim,)).proofs
+    assert one.status is Status.CONTRADICTED
 
 
 def test_evidence_is_of_this_process_and_this_start(answer):
