@@ -114,9 +114,16 @@ def _mentions_pyinfra(file: Path) -> bool:
 def _execute(file: Path, root: Path) -> dict[str, Any]:
     """The globals of a Python file, as `pyinfra_cli.util.exec_file` makes them."""
     shown = _shown(file, root)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError([Problem(Mark(shown), f"not UTF-8: {error.reason}", "save it as UTF-8")]) from None
+    except OSError as error:
+        what = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        raise InputError([Problem(Mark(shown), what, "name the inventory's file")]) from None
     names: dict[str, Any] = {"__file__": str(file)}
     try:
-        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102 - inventories are code
+        exec(compile(text, str(file), "exec"), names)  # noqa: S102 - inventories are code
     except SyntaxError as error:
         mark = Mark(shown, error.lineno or 1, error.offset or 1)
         raise InputError([Problem(mark, f"not Python: {error.msg}", "correct the line")]) from None

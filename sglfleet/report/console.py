@@ -28,7 +28,8 @@ def render(report: Report, width: int | None = None) -> str:
 def _lines(report: Report, width: int) -> Iterator[str]:
     if report.problems:
         yield from map(str, report.problems)
-        yield ""
+        if report.summaries:
+            yield ""
     if report.summaries:
         what = ", ".join((counted(report.hosts, "host"), counted(len(report.summaries), "service")))
         yield f"{printable(report.inventory)}: {what}, {counted(report.classes, 'kind')} of host"
