@@ -84,7 +84,7 @@ def worst(proofs: Iterable[Proof]) -> Status:
 
 
 def _prove(verdict: Verdict, seen: Seen) -> Proof:
-    idle = verdict.outcome in (Outcome.INERT, Outcome.FAILS, Outcome.REJECTED)
+    idle = verdict.outcome in (Outcome.INERT, Outcome.FAILS, Outcome.REJECTED) or _turned_off(verdict)
     forced = idle and verdict.decision in (Decision.KEEP, Decision.WARN) and not verdict.automatic
     dropped = verdict.decision in (Decision.DROP, Decision.REPLACE)
     acts = verdict.outcome is Outcome.ACTIVE and not dropped
@@ -102,6 +102,11 @@ def _prove(verdict: Verdict, seen: Seen) -> Proof:
         reason = f"left on the command line although judged {verdict.outcome}: {reason}"
     judged = (str(verdict.outcome), str(verdict.decision))
     return Proof(verdict.flag, verdict.value, status, reason, *judged, tuple(findings), forced)
+
+
+def _turned_off(verdict: Verdict) -> bool:
+    """Altered by the engine into nothing: all that can be expected is that it does not run."""
+    return verdict.outcome is Outcome.ALTERED and bool(verdict.expects) and all(e.absent for e in verdict.expects)
 
 
 def _off(verdict: Verdict) -> bool:

@@ -19,6 +19,7 @@ _RETRACTS = re.compile(
     r"|\bturn(ed|ing)? off\b|\bignor(ed|ing)\b",
     re.I,
 )
+SHARED = 3  # words two lines must share to be about the same thing
 _WORD = re.compile(r"[A-Za-z][A-Za-z]{3,}")
 _COMMON = frozenset(
     """enabled enable disabled disable disabling forcibly workspace initialized initialize backend rank world size token
@@ -102,7 +103,7 @@ def _retraction(line: Line, journal: Journal) -> Line | None:
             continue
         if later.rank is not None and line.rank is not None and later.rank != line.rank:
             continue
-        if len(subject & _subject(later.message)) >= min(2, len(subject)) and subject:
+        if subject and len(subject & _subject(later.message)) >= min(SHARED, len(subject)):
             return later
     return None
 

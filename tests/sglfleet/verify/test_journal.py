@@ -38,6 +38,19 @@ def status(output, main=MAIN):
     return proof.status
 
 
+def test_a_line_about_something_else_takes_nothing_back():
+    captured = Expectation("log", present="Capture target decode CUDA graph end")
+    rows = [
+        *START,
+        (WORKER, f"[{T}2 TP0] Capture target decode CUDA graph end. elapsed=2.07 s, mem usage=0.04 GB"),
+        (WORKER, f"[{T}3 TP0] Disable prefill CUDA graph because cuda_graph_config resolved so"),
+        (WORKER, f"[{T}3 TP0] FlashInfer TRTLLM MoE deferred finalize is disabled"),
+        *END,
+    ]
+    (proof,) = prove([verdict("x", captured)], Seen(journal=from_journalctl(journal(rows), "now", MAIN)))
+    assert proof.status is Status.PROVEN
+
+
 def test_a_line_of_a_scheduler_counts():
     assert status(journal([*START, (WORKER, f"[{T}2 TP0] {LINE}"), *END])) is Status.PROVEN
 

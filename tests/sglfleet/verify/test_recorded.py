@@ -39,6 +39,8 @@ CASES = [
     ("tp1-triton", "", verdict(FUSION, *NO_FUSION, outcome=Outcome.INERT, decision=Decision.DROP), PROVEN),
     ("tp1-fusion-flag", "", verdict(FUSION, *NO_FUSION, outcome=Outcome.INERT, decision=Decision.WARN), CONTRADICTED),
     ("tp2-fusion-on", "", verdict(FUSION, *NO_FUSION, outcome=Outcome.INERT, decision=Decision.WARN), PROVEN),
+    ("tp2-fusion-off", "", verdict(FUSION, *NO_FUSION, outcome=Outcome.ALTERED, decision=Decision.WARN), CONTRADICTED),
+    ("tp2-fusion-off", "", verdict(FUSION, *NO_FUSION, outcome=Outcome.ALTERED, decision=Decision.DROP), PROVEN),
     # server_info's own word, in the one service where it is false
     ("tp1-fusion-flag", "", verdict(FUSION, ACTIVE_FUSION[2], value="auto"), OPEN),
     # nothing can be seen
