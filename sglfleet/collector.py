@@ -293,7 +293,8 @@ def collect(spec: Dict[str, Any]) -> Dict[str, Any]:
         if fields.get("MainPID", "0") != "0":
             fields["release"] = environ(fields["MainPID"], "SGLFLEET_RELEASE")
     kept = sorted(set(services) | {os.path.basename(p) for p in glob.glob("/var/lib/sglfleet/*") if os.path.isdir(p)})
-    venvs = sorted(set(spec.get("venvs", [])) | set(glob.glob("/opt/sglfleet/engines/*")))
+    whole = {os.path.dirname(mark) for mark in glob.glob("/opt/sglfleet/engines/*/.complete")}
+    venvs = sorted(set(spec.get("venvs", [])) | whole)
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     rdma = [text(p + "/ports/1/state") or "" for p in glob.glob("/sys/class/infiniband/*")]
     pci = glob.glob("/sys/bus/pci/devices/*/class")
