@@ -134,12 +134,13 @@ def unit_of(pid: Any) -> str:
 def own_state(service: str) -> Dict[str, Any]:
     """What is on the disk for one service of ours."""
     base = "/var/lib/sglfleet/" + service
-    current = os.path.join(base, "current")
+    current, unit = os.path.join(base, "current"), "sglang-" + service + ".service"
     return {
         "current": os.path.basename(os.readlink(current)) if os.path.islink(current) else None,
         "releases": sorted(p.split("/")[-2] for p in glob.glob(base + "/releases/*/.complete")),
         "lock": text(base + "/lock", 4096),
         "turn": text(base + "/.roll/turn", 4096),
+        "edited": text("/etc/systemd/system/" + unit) not in (None, text(current + "/" + unit)),
     }
 
 

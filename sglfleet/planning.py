@@ -264,6 +264,8 @@ def _why(state: HostState, service: Service, wanted: str, running: str | None, o
         return f"{running} -> {wanted}"
     if unit.file_release != wanted or own is None or own.current != wanted:
         return f"runs {wanted}, but the files are of {unit.file_release}"
+    if own.edited:
+        return f"runs {wanted}, but its unit was changed by hand"
     if not own.settled:
         return f"runs {wanted}, but the roll that brought it was interrupted"
     return ""

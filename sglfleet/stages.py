@@ -247,6 +247,9 @@ def _stage_all(state: State, host: Host, fleet: Fleet, jobs: list[Job]) -> bool:
             if job.install:
                 install.install(host, job.release.engine)
             operations.stage(host, job.release)
+            if job.running == job.release.id:  # the process is right, only files are not: no restart for that
+                operations.switch_to(host, job.service.service, job.release.id)
+                fleet.outcome.results[host.name, job.service.service] = "files put right"
             if host.data.get("ask_engine", True):
                 _ask(host, fleet, job)
     except operations.HostFailed as e:

@@ -64,6 +64,7 @@ class Own(Fact):
     current: str | None = None
     releases: tuple[str, ...] = ()
     lock: str | None = None  # text of the lock file
+    edited: bool = False  # the unit in place is not the one that `current` came with
     turn: str | None = None  # a roll's own notes on this node, `key=value` lines
 
     @property

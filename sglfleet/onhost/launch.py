@@ -43,6 +43,8 @@ def main() -> None:
     os.environ.update(environment)
     waived = "--sglfleet-leak-waived" in sys.argv
     argv = [a for a in sys.argv[1:] if a != "--sglfleet-leak-waived"]
+    if not flags:  # nothing that the engine would print: start it as it is always started
+        os.execv(sys.executable, [sys.executable, "-m", "sglang.launch_server", *argv])
     fields = [name.replace("-", "_") for name in flags]
     from sglang.launch_server import run_server
     from sglang.srt.server_args import prepare_server_args
