@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -12,12 +13,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from sglfleet.report import effects
+from tests.sglfleet.verify.test_compare import arm
+from tests.sglfleet.verify.test_statistics import arms
+
 ROOT = Path(__file__).parents[2]
 LAUNCH = "python -m sglang.launch_server --model-path x --tp 4 --enable-flashinfer-allreduce-fusion --no-such-flag 1"
 COMMANDS = {
     "check": ["check", "inventory/prod.py", "--format", "json"],
     "lint": ["lint", "--sglang", "0.5.9", "--sm", "12.0", "--format", "json", LAUNCH],
-    "explanation": shlex.split("explain enable-flashinfer-allreduce-fusion --sglang 0.5.9 --sm 12.0 --tp 4 --format json"),
+    "explanation": shlex.split("explain enable-flashinfer-allreduce-fusion --sglang 0.5.9 --sm 12.0 --format json"),
     "matrix": shlex.split("matrix --sglang 0.5.9 --format json"),
     "upgrade": shlex.split("upgrade qwen35-122b --to 0.5.9 --sm 12.0 --defaults --format json"),
     "rules": shlex.split("rules --format json"),
@@ -57,6 +62,18 @@ def test_judge_lines(tmp_path: Path) -> None:
     assert len(lines) == 3
     for line in lines:
         schema("judge").validate(json.loads(line))
+
+
+def test_measurements(tmp_path: Path) -> None:
+    off, on = arms(random.Random(1), cv=0.015, change=0.36)  # type: ignore[no-untyped-call]
+    runs = arm("off", off) + arm("on", on)  # type: ignore[no-untyped-call]
+    path = tmp_path / "ab.jsonl"
+    path.write_text("".join(run.model_dump_json() + "\n" for run in runs))
+    document = json.loads(run("bench", "compare", f"{path}#off", f"{path}#on", "--format", "json"))
+    schema("comparison").validate(document)
+    schema("benchmark").validate(json.loads(json.dumps(effects.runs_json("one", runs, []))))
+    answer = {"flag": "x", "outcome": "active", "effect": "faster", "skipped": "", "pairs": 5, "comparison": document}
+    schema("ablation").validate({"schema_version": 1, "kind": "ablation", "service": "one", "flags": [answer]})
 
 
 def test_every_schema_is_one() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import jsonschema
 
 from tests.sglfleet.test_inventory import project
 
@@ -44,3 +47,9 @@ def test_recorded_and_declared_against_the_live_hosts(tmp_path: Path) -> None:
     assert code != 0
     assert "GPU 0 to 7: SM 9.0 (H100) is declared, the host has SM 8.0 (A100)" in said
     assert "no host was changed" in said
+    schema = json.loads((ROOT / "schemas" / "deploy.json").read_text())
+    reports = sorted((tmp_path / "reports").glob("deploy-*.json"))
+    assert len(reports) == 3
+    for path in reports:
+        jsonschema.Draft7Validator(schema).validate(json.loads(path.read_text()))
+    assert sorted(json.loads(path.read_text())["exit"] for path in reports) == [0, 0, 1]
