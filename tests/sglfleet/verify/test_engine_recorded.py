@@ -1,0 +1,53 @@
+"""What the real engine showed on a CPU (SGLang 0.5.23 in a systemd unit), replayed: 23 flags, both ways."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sglfleet.verify.prove import assemble
+from tests.sglfleet.verify.test_engine import ACT, CANNOT
+from validators.verdict import Decision, Outcome, Status, Verdict
+
+ANSWER = json.loads((Path(__file__).parents[2] / "fixtures" / "cpu" / "server-0.5.23.json").read_text())
+
+
+def status(flag, value, answer=ANSWER):
+    asked = Verdict(flag, value, Outcome.ACTIVE, Decision.KEEP, "as asked", "test")
+    (one,) = assemble(answer, "h1", "handmade", judged=(asked,)).proofs
+    return one.status
+
+
+@pytest.mark.parametrize("flag", ACT)
+def test_flags_that_act_are_proven(flag):
+    assert status(flag, ACT[flag]) is Status.PROVEN
+
+
+@pytest.mark.parametrize("flag", CANNOT)
+def test_flags_that_cannot_act_are_never_proven(flag):
+    assert status(flag, CANNOT[flag]) is not Status.PROVEN
+
+
+OTHER = {
+    "chunked-prefill-size": 128,
+    "max-running-requests": 8,
+    "max-total-tokens": 8192,
+    "stream-interval": 1,
+    "context-length": 2048,
+    "served-model-name": "other",
+    "dtype": "bfloat16",
+    "disable-radix-cache": True,
+    "enable-deterministic-inference": True,
+}
+
+
+@pytest.mark.parametrize("flag", OTHER)
+def test_what_this_server_does_not_do_is_contradicted(flag):
+    assert status(flag, OTHER[flag]) is Status.CONTRADICTED
+
+
+def test_without_a_profile_the_attention_backend_is_not_proven():
+    answer = {**ANSWER, "traces": [], "gaps": {"profile": "no profile was asked for"}}
+    assert status("attention-backend", "torch_native", answer) is Status.NOT_PROVEN
