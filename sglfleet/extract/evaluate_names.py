@@ -15,7 +15,8 @@ from sglfleet.extract.evaluate_modules import Modules
 PLAIN = ("capabilit", "blackwell", "hopper", "device_sm", "ampere", "get_device_properties")
 NUMBER = re.compile(r"sm_?\d\d")
 WORD = re.compile(r"[A-Za-z_]\w*")
-LONGEST = 60  # lines of a helper; longer functions do work, they do not answer a question
+LONGEST = 30  # lines of a helper; longer functions do work, they do not answer a question
+QUESTION = re.compile(r"_*(is|has|uses?|should|supports?|can|get|check|resolve|needs?|enable|detect|allows?)_")
 COMMON = frozenset((
     "forward", "apply", "run", "main", "get", "create", "config", "result", "x", "out", "value", "dtype", "name",
     "device", "kernel", "backend", "model", "args", "kwargs", "attention_backend", "page_size", "moe_runner_backend",
@@ -66,23 +67,26 @@ class Names:
             return []  # named by whoever needs the file
         lines = text.splitlines()
         rows = []
+        near: set[str] = set()  # helpers of this file, whatever they are called
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                if learn:
-                    self._helper(node, lines)
+                if learn and self._answers(node, lines):
+                    near.add(node.name)
                 rows += self._conditions(node, lines)
             elif learn and isinstance(node, ast.Assign) and (node.end_lineno or 0) - node.lineno <= 12:
                 targets = node.targets if speaks("\n".join(lines[node.lineno - 1 : node.end_lineno])) else []
                 names = (getattr(t, "id", getattr(t, "attr", "")) for t in targets)
                 self.names.update(n for n in names if n and n not in COMMON)
-        return rows
+        self.helpers |= {name for name in near if QUESTION.match(name)}
+        return [(line, direct or not near.isdisjoint(found), found) for line, direct, found in rows]
 
-    def _helper(self, node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> None:
-        short = (node.end_lineno or 0) - node.lineno <= LONGEST
-        if short and not node.name.startswith("__") and node.name not in COMMON:
-            text = "\n".join(lines[node.lineno : node.end_lineno])
-            if "return" in text and speaks(text):
-                self.helpers.add(node.name)
+    @staticmethod
+    def _answers(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> bool:
+        """Is it a short function that returns something under the SM?"""
+        if (node.end_lineno or 0) - node.lineno > LONGEST or node.name.startswith("__") or node.name in COMMON:
+            return False
+        text = "\n".join(lines[node.lineno : node.end_lineno])
+        return "return" in text and speaks(text)
 
     @staticmethod
     def _conditions(
