@@ -45,4 +45,4 @@ bench: setup  ## the project's own speed
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script || exit 1; done
 
 knowledge-fresh: setup  ## read the newest releases' wheels again and say what their gates changed
-	@$(PYTHON) -m sglfleet knowledge check
+	@$(PYTHON) -m sglfleet knowledge fresh
