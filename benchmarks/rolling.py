@@ -1,6 +1,6 @@
 """What a roll costs beyond what must be: `python -m benchmarks.rolling`, as root, on a machine that can hold a lab.
 
-Four lab hosts with stand-ins that take ten seconds to start, `max_unavailable: 2`, a soak of twenty seconds. What must be
+Four lab hosts, stand-ins that take ten seconds to start, `max_unavailable: 2`, a soak of twenty seconds. What must be
 is, for each batch, the longest of: waiting for running requests, stop and start as the host measured them, the soak.
 Everything else counts as overhead, the health gate's own questions too. Prints one JSON object; the goal is 10 %.
 """

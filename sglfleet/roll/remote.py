@@ -6,6 +6,7 @@ import base64
 import json
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -134,6 +135,8 @@ class Remote:
     host: Host
     service: str
     lost: bool = False
+    _connection: int = 0  # counts connections: a command that began on an older one says nothing about this one
+    _turnstile: Any = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -145,12 +148,16 @@ class Remote:
 
         if self.lost:
             self._reconnect()
+        begun_on = self._connection
         try:
             with gevent.Timeout(timeout + GRACE, operations.HostFailed(self.name, f"no answer in {timeout:.0f} s")):
                 return operations.run(self.host, script, stdin=stdin, timeout=timeout, check=False)
         except operations.HostFailed as error:
-            self.lost = True
+            self.lost = self.lost or begun_on == self._connection
             raise LostError(error.reason) from None
+        except (AttributeError, AssertionError) as error:  # what paramiko and pyinfra do on a client that is closed
+            self.lost = self.lost or begun_on == self._connection
+            raise LostError(f"the connection was closed ({type(error).__name__})") from None
 
     def node(self, verb: str, *words: str, timeout: float = 20.0) -> operations.Output:
         """A verb of the node's script, which `prepare` put on the host."""
@@ -222,6 +229,18 @@ class Remote:
         return {"error": f"the gate could not ask: {(output.err or output.out).strip()[-300:]}"}
 
     def _reconnect(self) -> None:
+        """A new connection, once: the lock's keeper and a turn may both find the old one lost."""
+        from gevent.lock import BoundedSemaphore
+
+        if self._turnstile is None:
+            self._turnstile = BoundedSemaphore(1)
+        with self._turnstile:
+            if self.lost:
+                self._connect()
+                self.lost = False
+                self._connection += 1
+
+    def _connect(self) -> None:
         """Close what is left of the old connection and make a new one."""
         import gevent
         from pyinfra.api.exceptions import ConnectError
@@ -230,11 +249,8 @@ class Remote:
 
         client = getattr(self.host.connector, "client", None)
         if client is not None:
-            try:
-                with gevent.Timeout(2.0, TimeoutError()):
-                    client.close()
-            except (TimeoutError, OSError):
-                pass  # a dead connection need not be closed in order
+            with suppress(TimeoutError, OSError, EOFError), gevent.Timeout(2.0, TimeoutError()):
+                client.close()  # a dead connection need not be closed in order
         self.host.connected = False
         try:
             with gevent.Timeout(RECONNECT, TimeoutError()):
@@ -242,4 +258,3 @@ class Remote:
                 keep_alive(self.host)
         except (TimeoutError, ConnectError, OSError, EOFError) as error:
             raise LostError(str(error) or "cannot connect") from None
-        self.lost = False

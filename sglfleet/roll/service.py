@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from sglfleet.roll.plan import Node, Plan, Policy, Unit, lines, plan
 from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
 from sglfleet.roll.report import Report
 from sglfleet.roll.target import Target
-from sglfleet.roll.turn import Outcome, Roll, RouterError, RouterLike, each, nap, take
+from sglfleet.roll.turn import Outcome, Roll, RouterError, RouterLike, each, nap, take, watch
 
 if TYPE_CHECKING:
     from gevent import Greenlet
@@ -272,12 +273,15 @@ def _batches(roll: Roll, chosen: Plan, outcomes: dict[str, Outcome]) -> None:
 
 
 def _guarded(roll: Roll, unit: Unit) -> list[Outcome]:
-    """A turn. An error of ours, too, must stop the fleet."""
+    """A turn. An error of this program's own must stop the fleet too, and leave a report."""
     try:
         return take(roll, unit)
     except Exception as error:
-        roll.latch.close(f"{unit.hosts[0]}: {type(error).__name__}: {error}")
-        raise
+        reason = f"an error of sglfleet itself: {type(error).__name__}: {error}"
+        roll.latch.close(f"{unit.hosts[0]}: {reason}")
+        roll.say(traceback.format_exc())
+        warning = f"if it was switched, it goes back by itself within {watch(roll)} s"
+        return [Outcome(host, "lost", "?", reason, "internal", warning=warning) for host in unit.hosts]
 
 
 def _take_back(roll: Roll, report: Report) -> None:

@@ -566,10 +566,9 @@ def test_no_request_fails_while_four_real_engines_roll(six: Lab, routed: str) ->
         rolling.stage(six, four, release, kind)
     limits = {"start_timeout": 900.0, "stop_timeout": 120.0}
     policy = {"drain": 60.0, "soak": 5.0, "gate_deadline": 300.0, "lost_after": 60.0, "max_unavailable": 2}
-    first = rolling.start(six, to("engine000001", four), policy, ROUTER, **limits).done(1800)
-    assert first["exit"] == 0
-    with rolling.Load(routed, seconds=0) as load:
-        time.sleep(3)
+    rolling.place(six, four, "engine000001")
+    assert rolling.roll(six, to("engine000001", four), policy, ROUTER, **limits)["exit"] == 0, "the router knows them"
+    with rolling.Load(routed, threads=2, seconds=0) as load:
         report = rolling.start(six, to("engine000002", four), policy, ROUTER, **limits).done(1800)
     print(json.dumps(report, indent=1), load.done)
     assert report["exit"] == 0
