@@ -11,6 +11,7 @@ from sglfleet.extract.checks import checks
 from sglfleet.extract.document import Places, flag_row, generator_row, placed
 from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.named import automatic, named
+from sglfleet.extract.native import runners
 from sglfleet.extract.scope import Scopes
 from sglfleet.extract.tree import SourceTree
 from validators.knowledge.loader import FORMAT
@@ -63,7 +64,7 @@ def flashinfer(tree: SourceTree) -> Document:
         "pins": [{k: v for k, v in row.items() if v} for row in requirements],
         "cuda_min": cuda.minimums(interpreter),
         "aot_cuda_min": cuda.aot_minimums(interpreter),
-        "generators": [generator_row(row, places) for row in generators.generators(interpreter)],
+        "generators": [generator_row(row, places) for row in (*generators.generators(interpreter), *runners(tree))],
         "exports": {package: exported(interpreter, package) for package in PACKAGES},
         "places": places.rows(),
     }

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
 Reader = Callable[[str], bytes]
-TEXT = (".py", ".pyi", ".toml", ".txt", ".cfg", "METADATA", "PKG-INFO")  # what extraction may look at
+# what extraction may look at
+TEXT = (".py", ".pyi", ".toml", ".txt", ".cfg", "METADATA", "PKG-INFO", "trtllm/fmha/fmhaRunner.cuh")
 
 
 class ExtractError(Exception):

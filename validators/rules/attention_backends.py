@@ -30,7 +30,7 @@ _BUILT_BY = {
     "trtllm_mha": "create_trtllm_mha_backend",
     "cutedsl_mla": "create_cutedsl_mla_backend",
 }
-_TRTLLM_GEN = "gen_trtllm_gen_fmha_module"  # FlashInfer's module behind trtllm_mla
+_RUNNER = "TllmGenFmhaRunner"  # FlashInfer's class behind trtllm_mla prefill; its constructor tests the SM
 # kernels seen on a real GPU, by stage; what is missing here has not been seen
 _KERNELS = {
     "triton": {"prefill": r"^_fwd_kernel$", "decode": r"^_fwd_grouped_kernel_stage1$|^_fwd_kernel_stage1$"},
@@ -89,12 +89,17 @@ def _plain(c: Context, flag: str, stage: str, backend: str) -> Part:
 
 
 def _trtllm_mla(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:
-    """The engine's own gate is wider than the library's: prefill goes to a kernel that exists for SM 10.x only."""
-    builds = c.builds(_TRTLLM_GEN)
-    if builds is not False:
+    """The engine's own gate is wider than the library's: prefill runs a kernel that tests for SM 10.x by itself."""
+    if flag == "decode-attention-backend" or (flag == "attention-backend" and c.given("prefill-attention-backend")):
         return
-    proof = c.library_proof(_TRTLLM_GEN)
-    reason = f"FlashInfer {c.flashinfer_version} has no kernel for trtllm_mla prefill on SM {c.sm_text}."
+    runner = c.generator(_RUNNER)
+    if runner is None or not runner.archs or c.sm_text in runner.archs:
+        return
+    proof = c.library_proof(_RUNNER)
+    shown = ", ".join(runner.archs)
+    reason = (
+        f"trtllm_mla prefill of FlashInfer {c.flashinfer_version} runs on SM {shown} only, and stops on SM {c.sm_text}."
+    )
     yield Part(flag, Outcome.FAILS, reason, proof, (Step(Gate.LIBRARY, False, reason, proof[0]),), instead=instead)
 
 

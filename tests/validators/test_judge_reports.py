@@ -1,0 +1,146 @@
+"""What people who run this reported, and what the gate says before the launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.validators.asking import ask
+
+FUSION = "enable-flashinfer-allreduce-fusion"
+PCIE4 = {"gpus": 4, "interconnect": "pcie"}
+REPORTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    # what happened: (decision, a word of the reason, case)
+    "turns the fusion on by itself on SM 12.0 and dies in graph capture, no off switch yet": (
+        "refuse",
+        "no switch",
+        {"sglang": "0.5.4.post3", "sm": "12.0", "model_arch": "GptOssForCausalLM", "args": {"tp-size": 2}, "gpus": 2},
+    ),
+    "flag accepted on SM 12.0 and never applied": (
+        "downgrade",
+        "never applies",
+        {
+            "sglang": "0.5.9",
+            "sm": "12.0",
+            "model_arch": "Glm4MoeForCausalLM",
+            "args": {"tp-size": 4, FUSION: True},
+            **PCIE4,
+        },
+    ),
+    "the same flag stops the start in later releases": (
+        "refuse",
+        "requires SM90 or SM10X",
+        {"sglang": "0.5.23", "sm": "12.0", "args": {"tp-size": 4, FUSION: True}, **PCIE4},
+    ),
+    "three FlashInfer packages of two versions: ABI error": (
+        "refuse",
+        "must carry one version",
+        {
+            "sglang": "0.5.16",
+            "sm": "10.3",
+            "args": {"tp-size": 8, "flashinfer-allreduce-fusion-backend": "auto"},
+            "gpus": 8,
+            "packages": {
+                "flashinfer-python": "0.6.12",
+                "flashinfer-cubin": "0.6.12",
+                "flashinfer-jit-cache": "0.6.11.post1+cu130",
+            },
+        },
+    ),
+    "MLA prefill goes to a runner for SM 10.x only": (
+        "refuse",
+        "10.0, 10.3",
+        {
+            "sglang": "0.5.10",
+            "sm": "12.0",
+            "model_arch": "DeepseekV3ForCausalLM",
+            "args": {"attention-backend": "trtllm_mla"},
+        },
+    ),
+    "FA3 asked for on a consumer Blackwell card": (
+        "refuse",
+        "SM<=90",
+        {"sglang": "0.5.10", "sm": "12.0", "args": {"attention-backend": "fa3", "kv-cache-dtype": "fp8_e5m2"}},
+    ),
+    "a nightly image, of which nothing is known": (
+        "refuse",
+        "not a release number",
+        {"sglang": "nightly-dev-20251128-bce40fa2", "sm": "10.3", "args": {}},
+    ),
+    "kernel package without code for GB10": (
+        "refuse",
+        "no device code for SM 12.1",
+        {
+            "sglang": "0.5.9",
+            "sm": "12.1",
+            "args": {},
+            "packages": {"sgl-kernel": "0.3.21"},
+            "kernel_images": ["sm_80", "sm_90a", "sm_100a", "sm_120a"],
+        },
+    ),
+    "DeepEP needs DeepGEMM": (
+        "refuse",
+        "DeepGEMM",
+        {"sglang": "0.5.9", "sm": "8.6", "model_arch": "DeepseekV3ForCausalLM", "args": {"moe-a2a-backend": "deepep"}},
+    ),
+    "the first collective never ends, though the driver reports peer access": (
+        "refuse",
+        "no evidence",
+        {"sglang": "0.5.9", "sm": "12.0", "gpus": 2, "p2p": False, "interconnect": "pcie", "args": {"tp-size": 2}},
+    ),
+    "scales file that the back end may not read": (
+        "warn",
+        "not known to take effect",
+        {
+            "sglang": "0.5.9",
+            "sm": "9.0",
+            "args": {"kv-cache-dtype": "fp8_e4m3", "quantization-param-path": "scales.json"},
+        },
+    ),
+    "recipe with an FP8 cache for a checkpoint without scales": (
+        "warn",
+        "scale 1.0",
+        {
+            "sglang": "0.5.9",
+            "sm": "9.0",
+            "args": {"kv-cache-dtype": "fp8_e4m3"},
+            "checkpoint": {"quantization_config": {"quant_method": "fp8"}},
+        },
+    ),
+    "underscore in a flag's name": (
+        "refuse",
+        "did you mean --reasoning-parser",
+        {"sglang": "0.5.3", "sm": "9.0", "args": {"reasoning_parser": "kimi_k2"}},
+    ),
+    "environment variable whose name changed": (
+        "refuse",
+        "does not read",
+        {"sglang": "0.5.23", "sm": "10.3", "args": {}, "env": {"SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": "true"}},
+    ),
+    "mooncake on a host without RDMA": (
+        "refuse",
+        "no RDMA device",
+        {
+            "sglang": "0.5.9",
+            "sm": "9.0",
+            "rdma_nics": 0,
+            "args": {"disaggregation-mode": "prefill", "disaggregation-transfer-backend": "mooncake"},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REPORTS)
+def test_report(what: str) -> None:
+    decision, word, case = REPORTS[what]
+    judgement = ask(**case)
+    reasons = [one.reason for one in judgement.verdicts if one.decision != "keep"]
+    assert judgement.decision == decision, reasons
+    assert any(word in reason for reason in reasons), reasons
+
+
+def test_false_of_a_tri_state_flag_is_written_out() -> None:
+    judgement = ask("0.5.23", "9.0", args={"dllm-fdfo": False, "lora-strict-loading": True})
+    assert judgement.decision == "accept"
+    assert judgement.argv == ("--no-dllm-fdfo", "--lora-strict-loading")
