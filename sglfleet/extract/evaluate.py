@@ -446,9 +446,18 @@ def _identity(value: Value) -> Any:
     )
 
 
+_STORED: dict[
+    int, tuple[Sequence[ast.stmt], set[str]]
+] = {}  # by block; the block is kept, so that its id stays its own
+
+
 def _stored(body: Sequence[ast.stmt]) -> set[str]:
     """Names and fields that a block may set."""
-    found = set()
+    known = _STORED.get(id(body))
+    if known is not None and known[0] is body:
+        return known[1]
+    found: set[str] = set()
+    _STORED[id(body)] = (body, found)
     for top in body:
         for node in ast.walk(top):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sglfleet.extract.evaluate_builtins import attribute, library_attribute, override
@@ -64,7 +65,7 @@ class Expressions:
             if node.id in scope.env:
                 return self.resolve(scope.env[node.id])
             scope = scope.outer
-        forced = override(node.id)
+        forced = self.assume.get(node.id) or override(node.id)
         if forced is not None:
             return forced
         home = self.module_state(state.module)
@@ -171,19 +172,12 @@ class Expressions:
                     queue.append(value.one)
         return found
 
-    @staticmethod
-    def _stores(cls: Class, name: str) -> list[tuple[ast.FunctionDef, ast.Assign] | None]:
+    def _stores(self: Any, cls: Class, name: str) -> list[tuple[ast.FunctionDef, ast.Assign] | None]:
         """Every place in a class that sets `self.name`; None for one that is not a plain assignment."""
-        found: list[tuple[ast.FunctionDef, ast.Assign] | None] = []
-        for function in cls.node.body:
-            if isinstance(function, ast.FunctionDef):
-                for node in ast.walk(function):
-                    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == name:
-                        plain = next(
-                            (a for a in ast.walk(function) if isinstance(a, ast.Assign) and node in a.targets), None
-                        )
-                        found.append((function, plain) if plain is not None else None)
-        return found
+        index = self.modules.stores.get(id(cls.node))
+        if index is None:
+            index = self.modules.stores[id(cls.node)] = _store_index(cls.node)
+        return index.get(name, [])
 
     def _field(self: Any, owner: Class, store: tuple[ast.FunctionDef, ast.Assign]) -> Value:
         """The value of the only assignment, if nothing but names known outside the method goes into it."""
@@ -388,11 +382,28 @@ class Expressions:
         return result
 
 
+@lru_cache(maxsize=8192)
 def mentions_sm(node: ast.AST) -> bool:
     """Does the text of a piece of source speak of the SM? For what could not be followed."""
     return speaks(ast.unparse(node))
 
 
+def _store_index(cls: ast.ClassDef) -> dict[str, list[tuple[ast.FunctionDef, ast.Assign] | None]]:
+    found: dict[str, list[tuple[ast.FunctionDef, ast.Assign] | None]] = {}
+    for function in cls.body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        plain = {
+            id(target): node for node in ast.walk(function) if isinstance(node, ast.Assign) for target in node.targets
+        }
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                assign = plain.get(id(node))
+                found.setdefault(node.attr, []).append((function, assign) if assign is not None else None)
+    return found
+
+
+@lru_cache(maxsize=4096)
 def _set_by_sm(store: tuple[ast.FunctionDef, ast.Assign] | None) -> bool:
     """Does the SM have a part in an assignment that is not evaluated: in the value, or in a condition around it?"""
     if store is None:

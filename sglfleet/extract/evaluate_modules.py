@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
+from typing import Any
 
 from sglfleet.extract.tree import ExtractError, SourceTree
 
@@ -17,6 +18,7 @@ class Modules:
         for path in tree.list(suffix=".py"):
             name = path[: -len("/__init__.py")] if path.endswith("/__init__.py") else path[:-3]
             self.files[name.replace("/", ".")] = path
+        self.stores: dict[int, Any] = {}  # class node -> fields and where they are set; kept over all machines
         self.unreadable: dict[str, str] = {}  # path -> why: syntax newer than this Python, most likely
 
     def text(self, module: str) -> str:

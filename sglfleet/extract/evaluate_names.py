@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 
 from sglfleet.extract.evaluate_modules import Modules
 
@@ -32,10 +31,7 @@ def speaks(text: str) -> bool:
 
 
 class Names:
-    """Names that may carry the SM, and the functions in whose conditions any of them stands.
-
-    Every file that speaks of the SM is parsed once and let go: the trees of a release do not fit into memory together.
-    """
+    """Names that may carry the SM, and the functions in whose conditions any of them stands."""
 
     def __init__(self, modules: Modules, scope: tuple[str, ...], skip: re.Pattern[str]) -> None:
         self.modules = modules
@@ -44,11 +40,11 @@ class Names:
         speaking = {m for m, text in texts.items() if speaks(text)}
         self.helpers: set[str] = set()  # functions of modules, importable elsewhere
         self.names: set[str] = set()  # variables and fields
-        conditions = {m: self._collect(texts[m]) for m in sorted(speaking)}
+        conditions = {m: self._collect(m) for m in sorted(speaking)}
         shared = sorted(n for n in self.helpers if len(n) > 6)
         for module, text in texts.items():
             if module not in speaking and any(n in text for n in shared):
-                conditions[module] = self._collect(text, learn=False)
+                conditions[module] = self._collect(module, learn=False)
         carrying = self.helpers | self.names
         self.modules_in_question = sorted(conditions, key=lambda m: modules.files[m])
         self.functions = {  # module -> lines of the functions whose conditions may read the SM and that may raise
@@ -57,15 +53,12 @@ class Names:
             if (lines := {line for line, direct, found in rows if direct or not carrying.isdisjoint(found)})
         }
 
-    def _collect(self, text: str, *, learn: bool = True) -> list[tuple[int, bool, frozenset[str]]]:
+    def _collect(self, module: str, *, learn: bool = True) -> list[tuple[int, bool, frozenset[str]]]:
         """Learn the names of one file; (line, speaks, words) of the conditions of every function that may raise."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(text)
-        except (SyntaxError, ValueError):
-            return []  # named by whoever needs the file
-        lines = text.splitlines()
+        tree = self.modules.parse(module)
+        if tree is None:
+            return []
+        lines = self.modules.text(module).splitlines()
         rows = []
         near: set[str] = set()  # helpers of this file, whatever they are called
         for node in ast.walk(tree):

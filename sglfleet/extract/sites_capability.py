@@ -12,6 +12,7 @@ from sglfleet.extract.sites import Survey
 
 REGISTRY = "sglang.srt.layers.quantization"
 TABLE = "BASE_QUANTIZATION_METHODS"
+UNSET = {"_mxfp8_to_block_fp8_required": FALSE}  # a conversion for another vendor's GPUs, or by a variable nobody set
 
 
 def capabilities(survey: Survey) -> list[dict[str, Any]]:
@@ -86,9 +87,8 @@ def _row(survey: Survey, method: str, cls: Class) -> dict[str, Any]:
 
 
 def _ask(survey: Survey, sm: str, method: str, cls: Class) -> Value:
-    machine = Machine(
-        survey.modules, sm, CUDA, {"self.use_mxfp8": TRUE if method == "mxfp8" else FALSE}, survey.sm_conditions
-    )
+    assume = UNSET | {"self.use_mxfp8": TRUE if method == "mxfp8" else FALSE}
+    machine = Machine(survey.modules, sm, CUDA, assume, survey.sm_conditions)
     machine.globals = survey.machine(sm).globals
     found = machine.member(Instance(cls), "get_min_capability")
     return machine.call(found, [], {})

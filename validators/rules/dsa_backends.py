@@ -30,6 +30,7 @@ _TESTED: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ),
     (LOGITS, "cutedsl"): ("DSAPagedMQALogitsBackend.resolve", {"value": "cutedsl", "is_hip()": False}),
 }
+_PREFILL_ONLY = ("flashmla_sparse_q8", "triton_sparse_mla")
 _TRTLLM_GEN = "gen_trtllm_gen_fmha_module"
 # SMs on which published recipes of the engine run the back end; elsewhere nothing was read that settles it
 _USED_ON = {"flashmla_sparse": (9, 10), "flashmla_kv": (9, 10), "flashmla_auto": (9, 10), "fa3": (9,), "tilelang": (9,)}
@@ -56,7 +57,7 @@ def _tested(c: Context, flag: str, value: str) -> Part:
 
 
 def _judge(c: Context, flag: str, backend: str) -> Part:
-    if backend in _VALIDATED:
+    if backend in _VALIDATED and (flag in PREFILL or backend not in _PREFILL_ONLY):
         stage = "prefill" if flag in PREFILL else "decode"
         known: dict[str, Any] = {"device_sm_major": c.sm[0], f"{stage}_impl": backend, "model_arch": c.arch}
         found = constructors.part(

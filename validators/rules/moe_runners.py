@@ -8,7 +8,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from validators.conditions import UNKNOWN
-from validators.rules import constructors
+from validators.rules import constructors, evaluated
 from validators.rules.context import Context
 from validators.rules.interface import Gate, Outcome, Part, Step, Value
 
@@ -31,7 +31,6 @@ _CUTLASS_MODULES = {
 # runner -> (function that checks the GPU, what must be known there)
 _CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
     "cutlass": ("Fp8MoEMethod.__init__", {"get_moe_runner_backend().is_cutlass()": True}),
-    "hpc_ops": ("MoeRunner.__init__", {"runner_backend.is_hpc_ops()": True}),
     "flashinfer_mxfp4": ("Mxfp4MoEMethod.__init__", {"self.use_flashinfer": True, "self.use_marlin": False}),
 }
 _SUBSTITUTE: tuple[dict[str, Value], ...] = ({},)
@@ -60,6 +59,10 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
         module = _CUTLASS_MODULES.get(c.sm)
         if module is not None:
             return _library(c, flag, runner, module, settled=True)
+    if runner == "hpc_ops":
+        row = evaluated.site(c, "MoeRunner.__init__", "runner_backend.is_hpc_ops()")
+        if row is not None:
+            return evaluated.part(c, flag, f"runner {runner}", row, instead=_SUBSTITUTE)
     if runner in _CHECKED:
         symbol, known = _CHECKED[runner]
         known = known | {"_FI_HAS_SM90_CUTLASS_MXFP4": _has_mixed_gemm(c)}
