@@ -37,6 +37,8 @@ def _parse(text: str) -> ast.expr | None:
     source = text.strip()
     for prefix in ("if ", "elif ", "assert ", "return "):
         source = source.removeprefix(prefix)
+    if not source:
+        return None
     try:
         return ast.parse(f"({source.rstrip(':')})", mode="eval").body
     except (SyntaxError, ValueError, RecursionError):

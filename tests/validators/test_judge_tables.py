@@ -27,14 +27,14 @@ def judged(row: dict[str, Any], sm: str) -> Any:
     return ask(sm=sm, nnodes=1, **{key: row[key] for key in keys if key in row})
 
 
-@pytest.mark.parametrize(("row", "sm", "outcome"), spread("fusion"))
+@pytest.mark.parametrize(("row", "sm", "outcome"), list(spread("fusion")))
 def test_fusion(row: dict[str, Any], sm: str, outcome: str) -> None:
     found = verdict(judged(row, sm), row["flag"])
     assert found.outcome == outcome, found.reason
     assert found.evidence
 
 
-@pytest.mark.parametrize(("row", "sm", "word"), spread("gates", "blocked", "runs"))
+@pytest.mark.parametrize(("row", "sm", "word"), list(spread("gates", "blocked", "runs")))
 def test_gate(row: dict[str, Any], sm: str, word: str) -> None:
     judgement = judged(row, sm)
     found = verdict(judgement, row["flag"])
