@@ -20,7 +20,7 @@ PrivateTmp=yes
 """
 
 
-def start(host, engine: Engine, flags: str, name: str = "handmade", port: int = 30000, limit: float = 420) -> float:
+def start(host, engine: Engine, flags: str, name: str = "handmade", port: int = 30000, limit: float = 900) -> float:
     """Write the unit, start it, wait until it generates. Seconds it took; raises with the journal where it does not."""
     unit = UNIT.format(env=ENV, python=engine.python, model=engine.model, port=port, flags=f"{CPU} {flags}")
     host.exec("sh", "-c", f"cat > /run/systemd/system/{name}.service && systemctl daemon-reload", stdin=unit)
