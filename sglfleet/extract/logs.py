@@ -37,21 +37,24 @@ HOOKS = re.compile(r"sglang/srt/arg_groups/")
 SHORTEST = 20  # characters of literal text; less would match anything
 
 
-def logs(survey: Survey) -> list[dict[str, Any]]:
-    """Rows {feature, level, file, symbol, line, text}, by file and line; {} stands for what is filled in."""
+def logs(survey: Survey) -> dict[str, list[list[Any]]]:
+    """File -> rows [feature, level, line, symbol, text] by line; {} in a text stands for what is filled in."""
     modules = {*survey.names.modules_in_question, *EXTRA}
     modules |= {m for m, path in survey.modules.files.items() if HOOKS.match(path)}
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
-    for module in sorted(m for m in modules if m in survey.modules.files):
+    found: dict[str, list[list[Any]]] = {}
+    for module in sorted((m for m in modules if m in survey.modules.files), key=survey.modules.files.__getitem__):
         path = survey.modules.files[module]
         if SKIP.search(path):
             continue
+        rows: dict[int, list[Any]] = {}
         for symbol, function in functions(survey.modules, module):
             for node in ast.walk(function.node):
                 row = _row(node) if isinstance(node, ast.Call) else None
                 if row:
-                    rows.setdefault((path, row["line"]), {"file": path, "symbol": symbol, **row})
-    return [rows[key] for key in sorted(rows)]
+                    rows.setdefault(row["line"], [row["feature"], row["level"], row["line"], symbol, row["text"]])
+        if rows:
+            found[path] = [rows[line] for line in sorted(rows)]
+    return found
 
 
 def _row(call: ast.Call) -> dict[str, Any] | None:
