@@ -98,6 +98,8 @@ def _known(effect: Effect) -> tuple[Evidence, ...]:
 def _unasked(c: Context, row: dict[str, Value]) -> Iterator[Part]:
     backend = str(row["value"]) if row["value"] not in ("True", "backend") else "auto"
     effect = _effect(c, backend)
+    if effect.outcome is Outcome.INERT:
+        return  # on, without effect, and nobody asked for it
     flag = BACKEND if c.has(BACKEND) else ON
     proof = place(c.release, row)
     step = Step(Gate.RESOLUTION, True, f"{c.release.version} turns the fusion on by itself for {c.arch}.", proof)

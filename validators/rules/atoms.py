@@ -26,6 +26,7 @@ _STABLE = {
     "speculative_algorithm",
     "attn_cp_size",
     "disaggregation_mode",
+    "flashinfer_allreduce_fusion_backend",
 }
 _OWNER = re.compile(r"^(self|cfg|view|args|server_args|.*server_args.*|get_\w+\(\)(\.\w+)*)$")
 _TAIL = re.compile(r"^(?:(?P<owner>.+)\.)?(?P<name>\w+)(?P<call>\(\))?$")
@@ -42,6 +43,12 @@ def value(c: Context, text: str) -> Any:
         return _capability(c, text)
     if text.startswith("envs."):
         return _environment(c, text)
+    if text.startswith(("is_deepseek_nsa(", "is_deepseek_dsa(")):
+        return _sparse(c)
+    if text.startswith("parse_connector_type("):
+        return "a path"  # what a service file names; never another instance of the engine
+    if text == "ConnectorType.INSTANCE":
+        return text
     match = _split(text)
     if match is None:
         return UNKNOWN
@@ -154,6 +161,19 @@ def _architecture(c: Context) -> Any:
     return c.arch or UNKNOWN
 
 
+def _sparse(c: Context) -> Any:
+    """Is it a DeepSeek model with sparse attention: its own architecture, or an indexer in its configuration."""
+    if not c.arch:
+        return UNKNOWN
+    return c.arch in ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM") or "index_topk" in c.case.checkpoint
+
+
+def _custom_deepseek(c: Context) -> Any:
+    """`prefer_custom_dsv41`: a push plane of DeepSeek V4.1's own instead of the fusion; no other model has it."""
+    newest = c.arch.startswith("DeepseekV4") or c.case.model_type == "deepseek_v41"
+    return UNKNOWN if newest or not c.arch else False
+
+
 def mla(c: Context) -> Any:
     """Has the model multi-head latent attention, by the release's own list of architectures."""
     row = c.row("mla.archs")
@@ -182,5 +202,6 @@ _KNOWN: dict[str, Any] = {
     "nnodes": lambda c: c.nnodes,
     "model_arch": _architecture,
     "use_mla_backend": mla,
+    "prefer_custom_dsv41": _custom_deepseek,
     "get_device_name": lambda c: c.case.gpu_name or "a GPU that nobody named",  # asked only for the H20
 }
