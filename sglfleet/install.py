@@ -41,7 +41,8 @@ export UV_NO_PROGRESS=1 UV_LINK_MODE=copy UV_PYTHON_INSTALL_DIR={paths.OPT}/pyth
 offline=
 [ -z "$4" ] || offline="--offline --no-index --find-links $4"
 # an interpreter in a home directory would be hidden from the server
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$uv" venv --quiet ${{4:+--offline --no-python-downloads}} ${{2:+--python "$2"}} "$1"
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
+  "$uv" venv --quiet ${{4:+--offline --no-python-downloads}} ${{2:+--python "$2"}} "$1"
 case "$(readlink -f "$1/bin/python")" in
   /root/*|/home/*) echo "uv found only $(readlink -f "$1/bin/python"): install Python for all users" >&2; exit 1 ;;
 esac

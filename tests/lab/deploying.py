@@ -28,7 +28,8 @@ from lab.fleet import Lab
 lab = Lab()
 gpu_hosts = [
     (host.name, {"ssh_hostname": host.ip, "ssh_user": USER, "ssh_key": lab.key, "ssh_config_file": lab.ssh_config,
-                 "ssh_known_hosts_file": lab.known_hosts, "ssh_strict_host_key_checking": "yes", "service_address": host.ip,
+                 "ssh_known_hosts_file": lab.known_hosts, "ssh_strict_host_key_checking": "yes",
+                 "service_address": host.ip,
                  "ssh_paramiko_connect_kwargs": {"channel_timeout": 6, "banner_timeout": 6}})
     for host in lab.hosts()
 ]
@@ -67,14 +68,16 @@ class Project:
     lab: Lab
     user: str = "root"
     env: dict[str, str] = field(default_factory=dict)
+    service: Mapping[str, Any] = field(default_factory=lambda: SERVICE)
+    data: str = ""  # more group data
 
     def __post_init__(self) -> None:
         (self.folder / "group_data" / "services").mkdir(parents=True)
         (self.folder / "inventory.py").write_text(INVENTORY.replace("USER", repr(self.user)))
-        (self.folder / "group_data" / "gpu_hosts.py").write_text('services = ["demo"]\n')
+        (self.folder / "group_data" / "gpu_hosts.py").write_text(f'services = ["demo"]\n{self.data}')
         for name in ("deploy.py", "config.py"):
             (self.folder / name).write_text((ROOT / name).read_text())
-        self.write(SERVICE)
+        self.write(self.service)
 
     def write(self, service: Mapping[str, Any], name: str = "demo") -> None:
         """A service file; JSON is YAML."""
