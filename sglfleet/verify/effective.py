@@ -154,4 +154,4 @@ def _why(
 
 
 def _has(word: str, text: str) -> bool:
-    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
+    return re.search(rf"(?<!\w)(?<!\w-){re.escape(word)}(?![\w-])", text) is not None

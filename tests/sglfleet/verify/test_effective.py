@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sglfleet.verify.effective import given_flags, table
+from sglfleet.verify.evidence import Seen
+from sglfleet.verify.journal import from_text
 from tests.sglfleet.verify.recorded import FUSION, seen, verdict
 from validators.verdict import Decision, Outcome
 
@@ -74,3 +76,14 @@ def test_no_server_info_is_no_difference():
 )
 def test_given_flags(argv, want):
     assert given_flags(argv) == want
+
+
+def test_the_engine_names_flags_with_their_dashes():
+    log = (
+        "[2026-11-29 18:46:30] server_args={'enable_symm_mem': True}\n"
+        "[2026-11-29 18:46:32] --enable-symm-mem is not supported on non CUDA/HIP devices. Disabling symmetric memory."
+    )
+    evidence = Seen(journal=from_text(log), info={"enable_symm_mem": False}, argv=("--enable-symm-mem",))
+    (row,) = table({"enable-symm-mem": True}, (), evidence)
+    assert row.explained
+    assert "Disabling symmetric memory" in row.reason

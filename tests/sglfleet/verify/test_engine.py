@@ -7,11 +7,11 @@ One hand-written unit on a lab host, asked past the network by the script that a
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
-from click.testing import CliRunner
 
-from sglfleet.cli import main
 from sglfleet.verify.doctor import judged_as_it_stands
 from sglfleet.verify.prove import assemble
 from tests.sglfleet.verify import handmade
@@ -114,32 +114,22 @@ def test_evidence_is_of_this_process_and_this_start(answer):
     assert all(not t["kernels"] and t["operators"] for t in answer["traces"])
 
 
-def test_cost_and_nothing_left_behind(lab, answer):
+def test_nothing_is_left_behind(lab, answer):
     host = lab.host("h1")
-    assert host.exec("sh", "-c", "ls /tmp/sglfleet* /tmp/tmp.* 2>/dev/null").stdout == ""
-    assert host.exec("sh", "-c", "ls -d /proc/$(systemctl show -p MainPID --value handmade)/root/tmp/sgl*").returncode
+    assert host.exec("sh", "-c", "find /tmp -name run.pyz -o -name 'sglfleet*'").stdout == ""
+    inside = "ls -d /proc/$(systemctl show -p MainPID --value handmade)/root/tmp/sglfleet*"
+    assert host.exec("sh", "-c", inside).returncode != 0
     assert len(json.dumps(answer)) < 20_000_000
 
 
-def test_doctor_over_ssh_and_the_server_still_serves(lab, answer, tmp_path):
-    config = str(lab.state / "ssh_config")
-    command = [
-        "doctor",
-        "--host",
-        "h1",
-        "--unit",
-        "handmade.service",
-        "--ssh-config",
-        config,
-        "--sm",
-        "9.0",
-        "--gpus",
-        "1",
-    ]
-    done = CliRunner().invoke(main, [*command, "--no-profile", "--format", "json"])
-    told = json.loads(done.output)
-    assert done.exit_code in (0, 1), done.output
-    (server,) = told["hosts"]
+def test_doctor_over_ssh_and_the_server_still_serves(lab, answer):
+    command = ["doctor", "--host", "h1", "--unit", "handmade.service", "--ssh-config", str(lab.state / "ssh_config")]
+    more = ["--sm", "9.0", "--gpus", "1", "--no-profile", "--format", "json"]
+    # in a process of its own: reaching hosts patches the standard library for good
+    argv = [sys.executable, "-m", "sglfleet", *command, *more]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    (server,) = json.loads(done.stdout)["hosts"]
     status = {p["flag"]: p["status"] for p in server["proofs"]}
     assert status["chunked-prefill-size"] == "proven"
     assert status["attention-backend"] == "not proven"  # no profile was taken
