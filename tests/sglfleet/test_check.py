@@ -55,6 +55,23 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], 
     return check("inventory/prod.py", TODAY, **more)
 
 
+def test_the_seed_story_is_told_before_the_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.5.9 takes the fusion flag on SM 12.0 and never uses it: dropped there, kept on SM 9.0, said once for both hosts."""
+    report = run(tmp_path, monkeypatch, {})
+    assert report.exit is Exit.FINE
+    assert [(s.service, s.downgrade, s.accept, s.refuse) for s in report.summaries] == [("qwen", 2, 1, 0)]
+    dropped = [cause for cause in report.causes if cause.level == "warning"]
+    assert [(c.what, c.outcome, c.decision, c.hosts) for c in dropped] == [
+        ("enable-flashinfer-allreduce-fusion: true", "inert", "drop", ("p1", "p2"))
+    ]
+    assert str(dropped[0].mark) == "group_data/services/qwen.yaml:7:3"
+    assert dropped[0].evidence
+    argv = {pair.host: pair.argv for pair in report.pairs}
+    assert "--enable-flashinfer-allreduce-fusion" not in argv["p1"]
+    assert "--enable-flashinfer-allreduce-fusion" in argv["h1"]
+    assert run(tmp_path, monkeypatch, {}, strict=True).exit is Exit.STRICT
+
+
 @pytest.mark.parametrize(
     ("files", "code", "said"),
     [
