@@ -190,6 +190,8 @@ def _through_the_gates(c: Context, backend: str) -> Effect:
     stopped = _stops(c, backend, ranks=c.tp)
     if stopped:
         return stopped
+    if backend == "cutedsl":
+        return _cutedsl(c)
     applies = c.test("fusion.attention", **_locals(backend))
     if applies is False and c.dp_attention and _without_dp_attention(c, backend) is not False:
         return _beside_dp_attention(c)
@@ -252,6 +254,15 @@ def _stops(c: Context, backend: str, ranks: int) -> Effect | None:
 def _mnnvl(c: Context, nodes: bool) -> bool:
     """`_mnnvl_supported`: SM 10.x anywhere, SM 9.0 on one node."""
     return c.sm[0] == 10 or (c.sm == (9, 0) and not nodes)
+
+
+def _cutedsl(c: Context) -> Effect:
+    """Its own fused path: the start stops where the model installs none, which only some models do."""
+    passed = _step(c, Gate.ENGINE, True, f"{c.release.version} has it on SM {c.sm_text}.", "fusion.preinit")
+    if c.arch.startswith("MiMoV2"):
+        return _topology(c, (passed,))
+    reason = f"Whether {c.arch or 'this model'} installs the CuTe DSL fusion of {c.release.version} is not known."
+    return Effect(Outcome.UNKNOWN, reason, (passed, Step(Gate.MODEL, None, reason)))
 
 
 def _past_the_gate(c: Context, backend: str) -> Effect:

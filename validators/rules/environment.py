@@ -18,7 +18,15 @@ WITHOUT_GPU = True
 _OURS = ("SGLANG_", "SGL_")
 
 
+ARCHS = "FLASHINFER_CUDA_ARCH_LIST"
+
+
 def judge(c: Context) -> Iterator[Part]:
+    named = c.case.env.get(ARCHS)
+    if named is not None and c.sm_text:
+        reason = f"{ARCHS} names {named}: FlashInfer builds for that, whatever the GPU is; nothing is known of it here."
+        step = Step(Gate.LIBRARY, None, reason)
+        yield Part(ARCHS, Outcome.UNKNOWN, reason, steps=(step,), todo=f"Remove {ARCHS}.", value=named)
     for name, value in sorted(c.case.env.items()):
         if not name.startswith(_OURS) or name in c.release.env or not c.release.env:
             continue
