@@ -15,7 +15,7 @@ REPORTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "turns the fusion on by itself on SM 12.0 and dies in graph capture, no off switch yet": (
         "refuse",
         "no switch",
-        {"sglang": "0.5.4.post3", "sm": "12.0", "model_arch": "GptOssForCausalLM", "args": {"tp-size": 2}, "gpus": 2},
+        {"sglang": "0.5.6.post2", "sm": "12.0", "model_arch": "GptOssForCausalLM", "args": {"tp-size": 2}, "gpus": 2},
     ),
     "flag accepted on SM 12.0 and never applied": (
         "downgrade",

@@ -46,13 +46,15 @@ def judge(c: Context) -> Iterator[Part]:
     on = c.args.get(ON) is True
     backend = c.args.get(BACKEND)
     off = c.args.get(OFF) is True
-    unasked = _automatic(c)
+    unasked, unsure = _automatic(c)
     asked = str(backend) if backend else "auto"
     if off:
         yield _off(c)
     if not (on or backend):
         if unasked and not off:
             yield from _unasked(c, unasked)
+        elif unsure and not off and c.tp > 1:
+            yield _perhaps(c, unsure)
         return
     effect = _forced_off(c) if off else _effect(c, asked)
     part = _part(c, effect, BACKEND if backend else ON, unasked)
@@ -121,17 +123,30 @@ def _unasked(c: Context, row: dict[str, Value]) -> Iterator[Part]:
     )
 
 
-def _automatic(c: Context) -> dict[str, Value] | None:
-    """The place that turns the fusion on unasked in this case, or None: it does not, or nobody can tell."""
+def _perhaps(c: Context, row: dict[str, Value]) -> Part:
+    proof = place(c.release, row)
+    reason = f"Whether {c.release.version} turns the fusion on by itself for {c.arch} here is not known."
+    step = Step(Gate.RESOLUTION, None, reason, proof)
+    flag = BACKEND if c.has(BACKEND) else ON
+    return Part(flag, Outcome.UNKNOWN, reason, (proof,), (step,), automatic=True, value=None)
+
+
+def _automatic(c: Context) -> tuple[dict[str, Value] | None, dict[str, Value] | None]:
+    """The place that turns the fusion on unasked in this case, and one of which nobody can tell."""
     if not c.arch:
-        return None
+        return None, None
+    unsure: dict[str, Value] | None = None
     given = {name: value for name, value in c.args.items() if name not in (ON, BACKEND)}
     bare = Context(c.case, c.release, given, c.sm_text)
     for row in c.release.gates.get("switches", ()):
-        if row["flag"] in (ON, BACKEND) and c.arch in row["test"] and bare.holds(row["test"]):
-            found: dict[str, Value] = row
-            return found
-    return None
+        if row["flag"] not in (ON, BACKEND) or c.arch not in row["test"]:
+            continue
+        held = bare.holds(row["test"])
+        if held:
+            return row, None
+        if held is None:
+            unsure = row
+    return None, unsure
 
 
 def _off(c: Context) -> Part:

@@ -171,7 +171,7 @@ def _sparse(c: Context) -> Any:
 def _custom_deepseek(c: Context) -> Any:
     """`prefer_custom_dsv41`: a push plane of DeepSeek V4.1's own instead of the fusion; no other model has it."""
     newest = c.arch.startswith("DeepseekV4") or c.case.model_type == "deepseek_v41"
-    return UNKNOWN if newest or not c.arch else False
+    return UNKNOWN if not c.arch or (newest and c.sm[0] >= 10 and c.tp == 4 and c.nnodes == 1) else False
 
 
 def mla(c: Context) -> Any:
