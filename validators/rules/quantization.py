@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,8 +19,10 @@ SITES: tuple[str, ...] = ()
 _FOREIGN = ("modelslim", "petit_nvfp4", "quark_int4fp8_moe", "mxfp_w4a8", "mlx", "quark_mxfp4")
 # kernels beyond the minimum: the method's minimum passes, and whether its kernel takes the GPU is not read
 _NARROW = {"w4afp8": ((9, 0), (9, 0))}
-# checks of the method's own layers that every checkpoint for it meets
-_LAYERS = {"mxfp8": ("Fp8MoEMethod._process_mxfp8_moe_weights", "triton_mxfp8_blockscaled_linear")}
+# MXFP8: the expert layer's check, and the dense product's where a release has one product only (0.5.9)
+_EXPERTS = "Fp8MoEMethod._process_mxfp8_moe_weights"
+_DENSE = "triton_mxfp8_blockscaled_linear"
+_MIXTURE = re.compile(r"Moe|^(Deepseek|GptOss|Glm4Moe|GlmMoe|Mixtral|Kimi|Llama4|MiniMax|Qwen3Next|Step3|BailingMoe)")
 
 
 def judge(c: Context) -> Iterator[Part]:
@@ -53,11 +56,21 @@ def _written(value: int) -> str:
 
 def _beyond(c: Context, method: str, passed: Part) -> Part:
     """The minimum passes; what stands behind it may still stop, or not be known."""
-    for symbol in _LAYERS.get(method, ()):
-        found = constructors.part(c, "quantization", f"the layers of {method}", symbol)
-        if found is not None and found.outcome is not Outcome.ACTIVE:
-            return replace(found, steps=(*passed.steps, *found.steps))
+    if method == "mxfp8":
+        return _mxfp8(c, passed)
     least, most = _NARROW.get(method, ((0, 0), (99, 0)))
     if not least <= c.sm <= most:
         return c.unsure("quantization", f"Whether the kernels of {method} take SM {c.sm_text}")
+    return passed
+
+
+def _mxfp8(c: Context, passed: Part) -> Part:
+    """The expert layer asks for SM 10.x; dense layers do in 0.5.9, and later have other products to choose from."""
+    dense = constructors.part(c, "quantization", "the product of dense MXFP8 layers", _DENSE)
+    experts = constructors.part(c, "quantization", "the expert layers of MXFP8", _EXPERTS)
+    for found, certain in ((dense, True), (experts, bool(_MIXTURE.search(c.arch)))):
+        if found is not None and found.outcome is Outcome.FAILS and certain:
+            return replace(found, steps=(*passed.steps, *found.steps))
+    if c.sm[0] != 10:
+        return c.unsure("quantization", f"Whether the layers of mxfp8 take SM {c.sm_text}")
     return passed
