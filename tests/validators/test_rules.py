@@ -44,3 +44,11 @@ def test_commands_show_them() -> None:
     shown = CliRunner().invoke(command, ["allreduce-fusion"])
     assert shown.output.startswith("# FlashInfer all-reduce fusion")
     assert CliRunner().invoke(command, ["no-such-rule"]).exit_code == 2
+
+
+def test_the_index_lists_every_rule_with_its_subject() -> None:
+    index = (HERE.parents[1] / "docs" / "rules.md").read_text(encoding="utf-8")
+    listed = [line for line in index.splitlines() if line.startswith("| [")]
+    assert listed == [
+        f"| [{rule.stem}](../validators/rules/{rule.stem.replace('-', '_')}.md) | {rule.subject} |" for rule in rules()
+    ]

@@ -35,7 +35,14 @@ def judge(c: Context) -> Iterator[Part]:
     for number in sorted(near):
         row, flags = near[number]
         concerned = frozenset(flag for flag in flags if flag in c.args)
-        if concerned <= told or not all(holds(c, guard) for guard in row["guards"]):
+        if concerned <= told:
+            continue
+        if not c.release.predicates and not any(holds(c, guard) is False for guard in row["guards"]):
+            flag = min(concerned - told)
+            told.add(flag)
+            yield _unread(c, flag, row)
+            continue
+        if not all(holds(c, guard) for guard in row["guards"]):
             continue
         flag = _blamed(c, row, concerned)
         if flag in told:
@@ -116,6 +123,13 @@ def _part(c: Context, flag: str, row: dict[str, Any]) -> Part:
     reason = f"{c.release.version} stops the start on SM {c.sm_text}: {said}."
     instead: tuple[dict[str, Value], ...] = _LEAVE_OUT if _optional(flag) else ()
     return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.RESOLUTION, False, reason, proof),), instead=instead)
+
+
+def _unread(c: Context, flag: str, row: dict[str, Any]) -> Part:
+    """Knowledge without the meaning of the release's SM predicates decides nothing."""
+    proof = place(c.release, row)
+    reason = f"{c.release.version} tests the GPU for it, and what its test means was not read."
+    return Part(flag, Outcome.UNKNOWN, reason, (proof,), (Step(Gate.RESOLUTION, None, reason, proof),))
 
 
 def _optional(flag: str) -> bool:
