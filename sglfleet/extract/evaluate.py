@@ -394,12 +394,19 @@ class Machine(Expressions):
 
     def _maybe(self, body: Sequence[ast.stmt], inner: State, state: State) -> None:
         """A body that runs any number of times: names it sets are not known after it but for what both ways share."""
-        for name in _stored(body):
+        for name in self.stored(body):
             inner.env[name] = TOP
         self.block(body, inner)
         for name, value in inner.env.items():
             state.env[name] = join([value, state.env.get(name, TOP)])
         state.passed = (*state.passed, *(t for t in inner.passed if t not in state.passed))
+
+    def stored(self, body: Sequence[ast.stmt]) -> set[str]:
+        """Names and fields that a block may set; asked for again on every SM, so kept as long as the release is."""
+        found = self.modules.stored.get(id(body))
+        if found is None:
+            found = self.modules.stored[id(body)] = _stored(body)
+        return found
 
     def do_With(self, node: ast.With, state: State) -> None:
         for item in node.items:
@@ -415,7 +422,7 @@ class Machine(Expressions):
         self.block(node.orelse, state)
         for handler in node.handlers:
             inner = before.copy()
-            for name in _stored(node.body):
+            for name in self.stored(node.body):
                 inner.env[name] = TOP
             self.block(handler.body, inner)
             if not inner.dead:
@@ -446,18 +453,9 @@ def _identity(value: Value) -> Any:
     )
 
 
-_STORED: dict[
-    int, tuple[Sequence[ast.stmt], set[str]]
-] = {}  # by block; the block is kept, so that its id stays its own
-
-
 def _stored(body: Sequence[ast.stmt]) -> set[str]:
     """Names and fields that a block may set."""
-    known = _STORED.get(id(body))
-    if known is not None and known[0] is body:
-        return known[1]
     found: set[str] = set()
-    _STORED[id(body)] = (body, found)
     for top in body:
         for node in ast.walk(top):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -382,7 +382,7 @@ class Expressions:
         return result
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=512)
 def mentions_sm(node: ast.AST) -> bool:
     """Does the text of a piece of source speak of the SM? For what could not be followed."""
     return speaks(ast.unparse(node))
@@ -403,7 +403,7 @@ def _store_index(cls: ast.ClassDef) -> dict[str, list[tuple[ast.FunctionDef, ast
     return found
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _set_by_sm(store: tuple[ast.FunctionDef, ast.Assign] | None) -> bool:
     """Does the SM have a part in an assignment that is not evaluated: in the value, or in a condition around it?"""
     if store is None:

@@ -19,6 +19,7 @@ class Modules:
             name = path[: -len("/__init__.py")] if path.endswith("/__init__.py") else path[:-3]
             self.files[name.replace("/", ".")] = path
         self.stores: dict[int, Any] = {}  # class node -> fields and where they are set; kept over all machines
+        self.stored: dict[int, set[str]] = {}  # block -> names it may set; its tree is kept by the source tree
         self.unreadable: dict[str, str] = {}  # path -> why: syntax newer than this Python, most likely
 
     def text(self, module: str) -> str:
