@@ -45,7 +45,7 @@ class Kind:
 ENGINE = Path("/var/cache/sglfleet-lab/engine-0.5.23")
 ENGINE_ARGS = (
     "--model-path /var/cache/sglfleet-lab/tiny-gpt2 --device cpu --attention-backend torch_native"
-    " --max-total-tokens 16384 --max-running-requests 16 --enable-metrics --host 0.0.0.0"
+    " --max-total-tokens 16384 --max-running-requests 16 --enable-metrics --sleep-on-idle --host 0.0.0.0"
 )
 
 
