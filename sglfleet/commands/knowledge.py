@@ -59,13 +59,14 @@ def add(
                 raise click.UsageError("--tree: needs a name for what is in it: add `--as NAME`")
             queue.append(target("sglang", name, tree))
         for wanted in releases:
-            queue.append(problems.first(lambda w=wanted: _wanted(w, name)))  # type: ignore[misc]
+            found = problems.first(lambda w=wanted: _wanted(w, name))  # type: ignore[misc]
+            queue += [found] if found else []
         queue += [target("flashinfer-python", version) for version in flashinfer]
         queue += [target(*_pair(text)) for text in kernel]
         subjects: tuple[Subject, ...] = ("sglang", "flashinfer", *(("kernels",) if with_kernels else ()))  # type: ignore[assignment]
         if all_shipped:
             queue += shipped(root, subjects)
-        if not queue:
+        if not queue and not problems.messages:
             raise click.UsageError("nothing to add: give releases, files, `--tree`, or `--all-shipped`")
         _add_all(queue, root, cache, problems, with_kernels=with_kernels)
 

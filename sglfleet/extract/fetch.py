@@ -23,7 +23,7 @@ NO_NETWORK = re.compile(
     r"Retrying \(|NewConnectionError|ConnectTimeoutError|ReadTimeoutError|name resolution|ProxyError|Connection refused"
     r"|Network is unreachable|SSLError|Could not fetch URL"
 )
-SDIST = re.compile(r"Skipping link: No sources permitted for \S+: (\S+?)(?:#\S*)? \(from ")
+SDIST = re.compile(r"Skipping link: No sources permitted for \S+: ([^\s#]+)")
 VERSIONS = re.compile(r"\(from versions: (.*?)\)")
 CHUNK = 1 << 20
 
