@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from validators.conditions import UNKNOWN
 from validators.rules import constructors, refusals
 from validators.rules.context import Context, place
 from validators.rules.interface import Gate, Outcome, Part, Step
@@ -25,7 +26,8 @@ def judge(c: Context) -> Iterator[Part]:
         return
     row = _table(c)
     deepseek = _deepseek(c)
-    refused = list(refusals.met(c, _FUNCTIONS, _BLAME, is_deepseek_model=deepseek)) if deepseek is not None else []
+    known = UNKNOWN if deepseek is None else deepseek
+    refused = list(refusals.met(c, _FUNCTIONS, _BLAME, is_deepseek_model=known))
     yield from refused
     if any(part.flag == FLAG for part in refused):
         return
@@ -45,16 +47,23 @@ def judge(c: Context) -> Iterator[Part]:
 
 
 def _deepseek(c: Context) -> bool | None:
-    """Is it one of the architectures that are treated as DeepSeek; None where no architecture is known."""
-    if not c.arch:
-        return None
-    return c.arch.startswith(("Deepseek", "GlmMoeDsa", "Glm4MoeLite", "MistralLarge3", "PixtralFor", "Glm5Next"))
+    """Is the model treated as DeepSeek; None where that depends on the release's list, or no architecture is known."""
+    if c.arch in ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"):
+        return True
+    listed_later = ("Deepseek", "Glm", "MistralLarge3", "Pixtral")
+    return None if not c.arch or c.arch.startswith(listed_later) else False
 
 
 def _table(c: Context) -> dict[str, Any] | None:
+    """What is picked on each SM; None also where that hangs on the kind of the model and the kind is not known."""
     tables = c.release.gates.get("tables")
-    suffix = ".deepseek" if _deepseek(c) else ""
-    return tables.get(f"deterministic.attention{suffix}") if isinstance(tables, dict) else None
+    if not isinstance(tables, dict):
+        return None
+    plain, deepseek = tables.get("deterministic.attention"), tables.get("deterministic.attention.deepseek")
+    kind = _deepseek(c)
+    if kind is None and plain and deepseek and plain["by_sm"].get(c.sm_text) != deepseek["by_sm"].get(c.sm_text):
+        return None
+    return deepseek if kind else plain
 
 
 def _active(c: Context, backend: str, row: dict[str, Any] | None) -> Part:
