@@ -74,7 +74,9 @@ class Project:
     def __post_init__(self) -> None:
         (self.folder / "group_data" / "services").mkdir(parents=True)
         (self.folder / "inventory.py").write_text(INVENTORY.replace("USER", repr(self.user)))
-        (self.folder / "group_data" / "gpu_hosts.py").write_text(f'services = ["demo"]\n{self.data}')
+        (self.folder / "group_data" / "gpu_hosts.py").write_text(
+            f'services = ["demo"]\nask_engine = False\n{self.data}'
+        )
         for name in ("deploy.py", "config.py"):
             (self.folder / name).write_text((ROOT / name).read_text())
         self.write(self.service)
@@ -111,7 +113,11 @@ class Project:
         began = time.monotonic()
         before = set(self.folder.glob("reports/deploy-*.json"))
         process = self.start(*words, **env)
-        text, _ = process.communicate(timeout=timeout)
+        try:
+            text, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text = f"{process.communicate()[0]}\nno end within {timeout} s"
         new = sorted(set(self.folder.glob("reports/deploy-*.json")) - before)
         report = json.loads(new[-1].read_text()) if new else {}
         return Run(process.returncode, text, report, time.monotonic() - began)
@@ -172,4 +178,4 @@ def serves(lab: Lab, host: str, port: int = 30000) -> str:
 
 def commands(lab: Lab, host: str) -> int:
     """Commands that sshd started so far, subsystems too."""
-    return len(re.findall(r"Starting session:", shown(lab, host, "journalctl -u ssh --no-pager -o cat")))
+    return len(re.findall(r"Starting session:", shown(lab, host, "journalctl -t sshd --no-pager -o cat")))

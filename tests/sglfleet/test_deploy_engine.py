@@ -1,4 +1,4 @@
-"""The deploy with the real engine on the CPU: what the unit does to a real server, and what the server does with a key."""
+"""The deploy with the real engine on the CPU: what the unit does to a real server, and what that does with a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNIT = "sglang-demo.service"
 LAB_DATA = """
 lab = True
 launch_override = {"*": {
-    "args": {"device": "cpu", "attention-backend": "torch_native", "max-total-tokens": 16384, "max-running-requests": 16},
+    "args": {"device": "cpu", "attention-backend": "torch_native", "max-total-tokens": 16384},
     "pins": {"torch": "any", "flashinfer": "any", "kernel": "any"},
     "env": {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
 }}

@@ -205,8 +205,12 @@ class TestHosts:
 
     def test_one_with_a_full_disk_keeps_what_it_has(self, deployed: Project, fleet: Lab) -> None:
         before = pid(fleet, "h1")
-        shown(fleet, "h1", "mkdir -p /mnt/old && cp -a /var/lib/sglfleet/. /mnt/old && "
-                           "mount -t tmpfs -o size=300k,mode=755 full /var/lib/sglfleet && cp -a /mnt/old/. /var/lib/sglfleet")  # fmt: skip
+        shown(
+            fleet,
+            "h1",
+            "mkdir -p /mnt/old && cp -a /var/lib/sglfleet/. /mnt/old"
+            " && mount -t tmpfs -o size=300k,mode=755 full /var/lib/sglfleet && cp -a /mnt/old/. /var/lib/sglfleet",
+        )
         deployed.write(changed(args={"max-running-requests": 13}))
         run = deployed.deploy()
         shown(fleet, "h1", "umount /var/lib/sglfleet; rm -rf /mnt/old")
