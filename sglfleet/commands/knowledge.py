@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -59,11 +60,13 @@ def add(
                 raise click.UsageError("--tree: needs a name for what is in it: add `--as NAME`")
             queue.append(target("sglang", name, tree))
         for wanted in releases:
-            found = problems.first(lambda w=wanted: _wanted(w, name))  # type: ignore[misc]
+            found = problems.first(partial(_wanted, wanted, name))
             queue += [found] if found else []
         queue += [target("flashinfer-python", version) for version in flashinfer]
         queue += [target(*_pair(text)) for text in kernel]
-        subjects: tuple[Subject, ...] = ("sglang", "flashinfer", *(("kernels",) if with_kernels else ()))  # type: ignore[assignment]
+        subjects: tuple[Subject, ...] = (
+            ("sglang", "flashinfer", "kernels") if with_kernels else ("sglang", "flashinfer")
+        )
         if all_shipped:
             queue += shipped(root, subjects)
         if not queue and not problems.messages:
@@ -99,6 +102,8 @@ def _add_all(queue: list[Target], root: Path, cache: Path | None, problems: Prob
             def one(wanted: Target = wanted) -> Path:
                 path, changed = add_one(wanted, root, cache or cache_folder(), progress)
                 click.echo(f"{wanted.package} {wanted.version}: {'written to' if changed else 'no change in'} {path}")
+                for doubt in json.loads(path.read_bytes()).get("doubts", ()):
+                    click.echo(f"{wanted.package} {wanted.version}: doubt: {doubt}", err=True)
                 return path
 
             path = problems.first(one)
@@ -344,10 +349,16 @@ def _errors() -> Iterator[Problems]:
 
 
 def _bad(message: str) -> click.ClickException:
-    error = click.ClickException(message)
-    error.exit_code = Exit.BAD_INPUT
-    error.show = lambda file=None: click.echo(message, err=True)  # type: ignore[method-assign]
-    return error
+    return _BadInput(message)
+
+
+class _BadInput(click.ClickException):
+    """Ends a command with its messages alone."""
+
+    exit_code = int(Exit.BAD_INPUT)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, err=True, file=file)
 
 
 @contextmanager

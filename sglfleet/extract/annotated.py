@@ -1,12 +1,13 @@
 """Fields of ServerArgs: their defaults, and the options that annotated fields `A[type, Arg(…)]` become.
 
 The rules are those of the release's own `add_cli_args_from_dataclass` (`sglang/srt/arg_groups/arg_utils.py`), the same
-from 0.5.14 to 0.5.23; its fingerprint is compared, so that a release with other rules is refused rather than misread.
+from 0.5.14 to 0.5.23. Its text is compared with theirs: a release with other rules is read by these, and says so.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,11 @@ from sglfleet.extract.option import Call, Given, plain
 from sglfleet.extract.scope import External
 
 MISSING = object()
+RULES = "sglang/srt/arg_groups/arg_utils.py"
+FUNCTION = "add_cli_args_from_dataclass"
+KNOWN_RULES = frozenset(
+    ("5ab2a7d5dd42a05e", "b12db026de060636")
+)  # digests of the function: 0.5.14 – 0.5.19, 0.5.20 – 0.5.23
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,23 @@ def collect(interpreter: Interpreter, owner: Class) -> dict[str, Field]:
     order = interpreter.name("sglang/srt/arg_groups/field_order.py", "POSITIONAL_FIELD_ORDER")
     known = [name for name in order if name in found]
     return {name: found[name] for name in [*known, *(n for n in found if n not in set(known))]}
+
+
+def doubts(interpreter: Interpreter) -> list[str]:
+    """What makes the reading of annotated fields uncertain; nothing in all releases that are shipped."""
+    tree = interpreter.scopes.tree
+    if not tree.has(RULES):
+        return []
+    found = next((s for s in tree.ast(RULES).body if isinstance(s, ast.FunctionDef) and s.name == FUNCTION), None)
+    if found is not None and digest(found) in KNOWN_RULES:
+        return []
+    return [f"{RULES}: {FUNCTION} is not the one of 0.5.14 – 0.5.23: options of annotated fields may differ"]
+
+
+def digest(function: ast.FunctionDef) -> str:
+    """Of its statements without docstring, comments and layout, the same under every Python."""
+    text = "\n".join(ast.unparse(statement) for statement in function.body[1:])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _declared(interpreter: Interpreter, owner: Class, group: str) -> list[Field]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sglfleet.extract import cuda, env, flags, pins
+from sglfleet.extract import annotated, cuda, env, flags, pins
 from sglfleet.extract import flashinfer as generators
 from sglfleet.extract.checks import checks
 from sglfleet.extract.document import Places, flag_row, generator_row, placed
@@ -28,8 +28,10 @@ def sglang(tree: SourceTree, gates: Gates) -> Document:
     options, fields = flags.flags(interpreter)
     places = Places()
     python, requirements = pins.pins(tree)
+    doubts = annotated.doubts(interpreter)
     return {
         **head("sglang", tree),
+        **({"doubts": doubts} if doubts else {}),
         "python": python,
         "pins": [{k: v for k, v in row.items() if v} for row in requirements],
         "flags": [flag_row(row, places) for row in options],

@@ -20,7 +20,20 @@ from validators.knowledge.model import (
 
 Row = dict[str, Any]
 OWN = frozenset(
-    ("format", "subject", "release", "extractor", "artifact", "python", "pins", "flags", "fields", "env", "places")
+    (
+        "format",
+        "subject",
+        "release",
+        "extractor",
+        "artifact",
+        "doubts",
+        "python",
+        "pins",
+        "flags",
+        "fields",
+        "env",
+        "places",
+    )
 )  # keys of a SGLang file that are not the gate extractor's
 
 
@@ -35,6 +48,7 @@ def sglang(raw: Row) -> Sglang:
         pins=_pins(raw),
         env={row["name"]: _env(row, places) for row in raw["env"]},
         fields=raw["fields"],
+        doubts=tuple(raw.get("doubts", ())),
         gates={key: value for key, value in raw.items() if key not in OWN},
     )
 

@@ -124,6 +124,7 @@ class Sglang:
     env: Mapping[str, EnvVar]
     gates: Mapping[str, Json]  # predicates, sites, named, tables, min_capability, automatic, logs
     fields: Mapping[str, Any] = field(default_factory=dict)  # ServerArgs fields with no flag -> default
+    doubts: tuple[str, ...] = ()  # what the extractor could only read by the rules of other releases
 
     @property
     def predicates(self) -> Json:

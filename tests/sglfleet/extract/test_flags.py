@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sglfleet.extract.annotated import doubts
 from sglfleet.extract.flags import flags
 from sglfleet.extract.tree import ExtractError
 from tests.sglfleet.extract.trees import SERVER_ARGS, interpreter
@@ -200,3 +201,10 @@ def test_an_environment_variable_that_adds_choices_is_noted_not_assumed():
 def test_a_tree_without_a_known_parser_is_refused(files, message):
     with pytest.raises(ExtractError, match=message):
         flags(interpreter(files))
+
+
+def test_other_rules_for_annotated_fields_are_a_doubt_not_a_guess():
+    utils = "sglang/srt/arg_groups/arg_utils.py"
+    assert doubts(interpreter({SERVER_ARGS: OLD})) == []
+    changed = 'def add_cli_args_from_dataclass(parser, cls):\n    """Doc."""\n    return 1\n'
+    assert "may differ" in doubts(interpreter({utils: changed}))[0]
