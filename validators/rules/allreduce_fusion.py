@@ -263,7 +263,20 @@ def _stops(c: Context, backend: str, ranks: int) -> Effect | None:
             proof = place(c.release, row)
             gate = Gate.TOPOLOGY if nodes and "ulti-node" in row["text"] else Gate.ENGINE
             return Effect(Outcome.FAILS, reason, (Step(gate, False, reason, proof),))
-    return None
+    return _across_nodes(c, backend)
+
+
+def _across_nodes(c: Context, backend: str) -> Effect | None:
+    """The tests of nodes that stand in the same function: trtllm is for one node, mnnvl needs SM 10.x for several."""
+    rows = checks(c.release).get("_resolve_backend", ())
+    if c.nnodes <= 1 or not rows or backend not in ("trtllm", "mnnvl"):
+        return None
+    if backend == "mnnvl" and _mnnvl(c, nodes=True):
+        return None
+    what = "is for one node" if backend == "trtllm" else f"needs SM 10.x for several nodes, this is SM {c.sm_text}"
+    reason = f"{c.release.version} stops the start on {c.nnodes} nodes: back end {backend} {what}."
+    proof = place(c.release, rows[0])
+    return Effect(Outcome.FAILS, reason, (Step(Gate.TOPOLOGY, False, reason, proof),))
 
 
 def _mnnvl(c: Context, nodes: bool) -> bool:

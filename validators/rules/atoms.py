@@ -93,7 +93,14 @@ def field(c: Context, name: str) -> Any:
 
 _FLAGS_OF: dict[tuple[str, str], tuple[str, ...]] = {}
 _WORD = re.compile(r"\w+")
-_TOPOLOGY = ("tp-size", "pp-size", "dp-size", "nnodes", "enable-dp-attention")  # asked under other names too
+_TOPOLOGY = (
+    "tp-size",
+    "pp-size",
+    "dp-size",
+    "nnodes",
+    "enable-dp-attention",
+    "attn-dp-size",
+)  # asked under other names too
 
 
 def flags_of(release: Sglang, text: str) -> tuple[str, ...]:

@@ -129,7 +129,9 @@ class Context:
 
     @property
     def dp_attention(self) -> bool:
-        return self.get("enable-dp-attention", False) is True
+        """Asked for, over more than one rank: with a size of 1 every release goes on without it."""
+        asked = self.get("enable-dp-attention", False) is True and self.dp > 1
+        return asked or self.number("attn-dp-size") > 1
 
     @property
     def arch(self) -> str:
