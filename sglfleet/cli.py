@@ -46,6 +46,12 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS or not find_spec(f"sglfleet.commands.{COMMANDS[cmd_name][0]}"):
             return None
+        from sglfleet.guard import check_validators
+
+        try:
+            check_validators()
+        except RuntimeError as error:
+            raise click.UsageError(str(error)) from None
         command: click.Command = importlib.import_module(f"sglfleet.commands.{COMMANDS[cmd_name][0]}").command
         return command
 
