@@ -120,6 +120,8 @@ def base(lab: Settings) -> None:
     layer.folder("root", 0o711)  # so that a Python below /root can be run by a service's own user
     layer.folder("root/.ssh", 0o700)
     layer.file("root/.ssh/authorized_keys", public, 0o600)
+    for start in (".bashrc", ".bash_profile", ".bash_login", ".profile"):
+        layer.file(f"root/{start}", "")  # read for every ssh command; the machine's own can take seconds
     layer.folder(f"home/{USER}", 0o755, USER_ID)
     layer.folder(f"home/{USER}/.ssh", 0o700, USER_ID)
     layer.file(f"home/{USER}/.ssh/authorized_keys", public, 0o600, USER_ID)
