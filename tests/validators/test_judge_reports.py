@@ -113,6 +113,17 @@ REPORTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "did you mean --reasoning-parser",
         {"sglang": "0.5.3", "sm": "9.0", "args": {"reasoning_parser": "kimi_k2"}},
     ),
+    "an A100 offered for a model with experts in FP8 blocks": (
+        "refuse",
+        "SM 8.9",
+        {
+            "sglang": "0.5.9",
+            "sm": "8.0",
+            "model_arch": "DeepseekV3ForCausalLM",
+            "args": {},
+            "checkpoint": {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
+        },
+    ),
     "environment variable whose name changed": (
         "refuse",
         "does not read",
