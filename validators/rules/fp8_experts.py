@@ -19,8 +19,8 @@ def judge(c: Context) -> Iterator[Part]:
     if c.given("quantization") or c.args.get("moe-runner-backend") not in (None, "auto", "triton"):
         return  # another path was asked for; its own rule speaks
     reason = (
-        f"The experts of this checkpoint are FP8 blocks, which the triton runner multiplies in E4M3: Triton has that from "
-        f"SM 8.9 on, and no other path of {c.release.version} is known for SM {c.sm_text}."
+        f"The experts of this checkpoint are FP8 blocks, which the triton runner multiplies in E4M3: Triton has that "
+        f"from SM 8.9 on, and no other path of {c.release.version} is known for SM {c.sm_text}."
     )
     todo = "Use an INT8, AWQ or BF16 checkpoint, or GPUs of SM 8.9 or newer."
     yield Part(
