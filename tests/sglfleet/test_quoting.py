@@ -13,10 +13,10 @@ from lab.fleet import Lab
 from sglfleet import systemd
 
 HARD = [
-    *["", " ", ";", "%", "%%h", "$HOME", "${HOME}", "$$", "$", "\\", "\\n", '"', "'", "a b", "\n", "\t", "\r", "#", "="],
-    *["-", "--flag=-1", '{"a": [1, "x y"]}', "ü€😀", "\x7f", "\x01", "a\\", '\\"', "|", "&", "@", "!", "+", ":", "%%"],
-    *["[Service]", "\u2028", "\u0085", "*", "~", "`id`", "$(id)", "x\nExecStart=/bin/false", "'\"'", "\\x41", "\\u0041"],
-    *["${", "$}"],
+    *["", " ", ";", "%", "%%h", "$HOME", "${HOME}", "$$", "$", "\\", "\\n", '"', "'", "a b", "\n", "\t", "\r", "#"],
+    *["=", "-", "--flag=-1", '{"a": [1, "x y"]}', "ü€😀", "\x7f", "\x01", "a\\", '\\"', "|", "&", "@", "!", "+", ":"],
+    *["%%", "[Service]", "\u2028", "\u0085", "*", "~", "`id`", "$(id)", "x\nExecStart=/bin/false", "'\"'", "\\x41"],
+    *["\\u0041", "${", "$}"],
 ]  # fmt: skip
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
 VALUE = st.text(st.characters(exclude_categories=("Cs", "Cc")) | st.sampled_from("\t\n"), max_size=40)
