@@ -23,6 +23,8 @@ _FP4_MODULES = {
     "flashinfer_trtllm": (_TRTLLM_GEMM,),
     "flashinfer_cutlass": ("gen_gemm_sm100_module_cutlass_fp4", "gen_gemm_sm120_module_cutlass_fp4"),
 }
+# how releases up to 0.5.8 ask for a value, before there was a second one of the family
+_ASKED_ONCE = {"flashinfer_trtllm": ("backend.is_flashinfer()",)}
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 
@@ -40,7 +42,8 @@ def _judge(c: Context, flag: str, value: str) -> Part:
         return _deep_gemm(c, flag)
     if flag == FP4:
         return _fp4(c, value)
-    row = evaluated.site(c, _DISPATCHER[flag], f"backend.is_{value}()")
+    asked = (f"backend.is_{value}()", *_ASKED_ONCE.get(value, ()))
+    row = next((r for last in asked if (r := evaluated.site(c, _DISPATCHER[flag], last))), None)
     if row is None:
         return c.unsure(flag, f"Where {c.release.version} takes {value} for --{flag}")
     found = evaluated.part(c, flag, f"{value} for --{flag}", row, instead=_LEAVE_OUT)

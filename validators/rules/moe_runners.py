@@ -33,6 +33,7 @@ _CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
     "cutlass": ("Fp8MoEMethod.__init__", {"get_moe_runner_backend().is_cutlass()": True}),
     "flashinfer_mxfp4": ("Mxfp4MoEMethod.__init__", {"self.use_flashinfer": True, "self.use_marlin": False}),
 }
+_MXFP4_WEIGHTS = "Mxfp4MoEMethod.process_weights_after_loading"
 _SUBSTITUTE: tuple[dict[str, Value], ...] = ({},)
 
 
@@ -63,6 +64,11 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
         row = evaluated.site(c, "MoeRunner.__init__", "runner_backend.is_hpc_ops()")
         if row is not None:
             return evaluated.part(c, flag, f"runner {runner}", row, instead=_SUBSTITUTE)
+    if runner == "marlin" and _is_mxfp4(c):
+        row = evaluated.site(c, _MXFP4_WEIGHTS, "self.use_marlin and not self.use_mega_moe")
+        row = row or evaluated.site(c, _MXFP4_WEIGHTS, "self.use_marlin")
+        if row is not None:
+            return evaluated.part(c, flag, "MXFP4 experts by marlin", row, instead=_SUBSTITUTE)
     if runner in _CHECKED:
         symbol, known = _CHECKED[runner]
         known = known | {"_FI_HAS_SM90_CUTLASS_MXFP4": _has_mixed_gemm(c)}
@@ -85,6 +91,12 @@ def _nvfp4(c: Context, flag: str, runner: str) -> Part | None:
         known={"use_marlin_fallback": runner == "marlin"},
     )
     return found if found is not None and found.outcome is Outcome.FAILS else None
+
+
+def _is_mxfp4(c: Context) -> bool:
+    """The flag, the checkpoint, or a model that is published in this format only."""
+    named = (c.args.get("quantization"), c.case.checkpoint.get("quantization"))
+    return "mxfp4" in named or (c.arch == "GptOssForCausalLM" and named == (None, None))
 
 
 def _has_mixed_gemm(c: Context) -> Any:
