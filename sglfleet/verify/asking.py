@@ -55,7 +55,10 @@ def stops(one: Disagreement) -> bool:
 
 
 def _majors(answer: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
-    """What is known of the generators of the FlashInfer that is installed; uncertain ones are left out."""
+    """What is known of the generators of the FlashInfer that is installed; uncertain ones are left out.
+
+    Those that name their architectures themselves do not look at the GPU: they answer the same everywhere.
+    """
     from validators.knowledge import BrokenKnowledgeError, UnknownReleaseError, load_flashinfer
 
     version = str((answer.get("packages") or {}).get("flashinfer-python") or "")
@@ -63,4 +66,4 @@ def _majors(answer: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
         rows = load_flashinfer(version).generators.values() if version else ()
     except (UnknownReleaseError, BrokenKnowledgeError, ValueError):
         return {}
-    return {row.name: row.majors for row in rows if row.certain}
+    return {row.name: row.majors for row in rows if row.certain and not row.archs}

@@ -12,9 +12,11 @@ from sglfleet.diagnosis import diagnose
 from sglfleet.verify.correctness import compare
 from sglfleet.verify.findings import prove
 from sglfleet.verify.gathered import seen
+from sglfleet.verify.probe import disagreements
 from sglfleet.verify.trace import Trace
 from tests.gpu import scenarios
-from validators.verdict import Decision, Outcome, Status, Verdict
+from validators.knowledge import load_flashinfer
+from validators.verdict import Decision, Expectation, Outcome, Status, Verdict
 
 H200 = Path(__file__).parents[1] / "fixtures" / "h200"
 RAN = {which: H200 / f"card-{which}" for which in ("one", "two") if (H200 / f"card-{which}").is_dir()}
@@ -100,3 +102,40 @@ def test_a_flag_the_card_refuses_is_named_from_its_log():
     found = diagnose(log, {"attention-backend": "trtllm_mha"})
     assert [d.flag for d in found][:1] == ["attention-backend"]
     assert "SM100" in found[0].because
+
+
+PROBE = json.loads((H200 / "probe.json").read_text())
+
+
+def test_generators_asked_on_the_card_are_those_of_the_knowledge():
+    """SM 9.0 by the card itself, 8.9, 10.0 and 12.0 with the arch list set."""
+    known = load_flashinfer("0.6.14").generators.values()
+    majors = {g.name: g.majors for g in known if g.certain and not g.archs}  # the others do not look at the GPU
+    asked = {(sm, key.rpartition(".")[2]) for sm, rows in PROBE["generators"].items() for key in rows}
+    assert {sm for sm, _ in asked} == {"8.9", "9.0", "10.0", "12.0"}
+    assert len([1 for _, name in asked if name in majors]) > 100
+    assert len([1 for _, name in asked if majors.get(name) is not None]) > 30
+    assert disagreements(PROBE, [], majors=majors) == ()
+    assert "[9, 10]" in PROBE["generators"]["12.0"]["jit.comm.gen_trtllm_comm_module"]
+
+
+def test_the_engines_own_resolution_agrees_with_the_judgement():
+    """TP 2 with data-parallel attention and the fusion flag: it resolves, and raises nothing."""
+    assert PROBE["arguments"]["raised"] == ""
+    resolved = PROBE["arguments"]["resolved"]
+    asked = Verdict("attention-backend", "triton", Outcome.ACTIVE, Decision.KEEP, "", "x")
+    assert disagreements(PROBE, [asked]) == ()
+    assert (resolved["tp_size"], resolved["dp_size"]) == (2, 2)
+
+
+def test_the_off_switch_is_the_negative_control_of_the_fusion():
+    for name in ("on", "automatic"):
+        assert {t.rank for t in traces("two", name) if any("allreduce_fusion" in k for k in t.kernels)} == {0, 1}
+    assert not any("allreduce_fusion" in k for name in ("off", "dp") for t in traces("two", name) for k in t.kernels)
+    log = raw("two", "off")["log"]
+    assert log.index("Auto-enabling FlashInfer AllReduce Fusion") < log.index("forcibly disabled")
+    announced = Expectation("log", present="Auto-enabling FlashInfer AllReduce Fusion")
+    claim = Verdict(scenarios.FUSION, "auto", Outcome.ACTIVE, Decision.KEEP, "", "x", expects=(announced,))
+    (proof,) = prove([claim], seen(raw("two", "off")))
+    assert proof.status is Status.NOT_PROVEN
+    assert "forcibly disabled" in proof.reason
