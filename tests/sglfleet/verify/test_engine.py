@@ -116,8 +116,8 @@ def test_evidence_is_of_this_process_and_this_start(answer):
 
 def test_nothing_is_left_behind(lab, answer):
     host = lab.host("h1")
-    assert host.exec("sh", "-c", "find /tmp -name run.pyz -o -name 'sglfleet*'").stdout == ""
-    inside = "ls -d /proc/$(systemctl show -p MainPID --value handmade)/root/tmp/sglfleet*"
+    assert host.exec("sh", "-c", "find /tmp -name run.pyz -o -name 'sglfleet-profile*'").stdout == ""
+    inside = "ls -d /proc/$(systemctl show -p MainPID --value handmade)/root/tmp/sglfleet-profile*"
     assert host.exec("sh", "-c", inside).returncode != 0
     assert len(json.dumps(answer)) < 20_000_000
 
