@@ -40,6 +40,7 @@ class Target:
 def target(package: str, version: str, source: Path | None = None) -> Target:
     """Raises ExtractError for a package nobody knows, and for names that are no file names."""
     normal = re.sub(r"[-_.]+", "-", package).lower()
+    version = version if source else released(version)
     if not NAME.match(version):
         raise ExtractError(f"{package} {version}: not a release number or name: letters, digits and . _ + - only")
     for subject, known in PACKAGES.items():
@@ -49,6 +50,16 @@ def target(package: str, version: str, source: Path | None = None) -> Target:
         return Target("kernels", normal, version, source)
     known_names = ", ".join((*PACKAGES.values(), *KERNELS))
     raise ExtractError(f"{package} {version}: not a package that can be read: give one of {known_names}")
+
+
+def released(text: str) -> str:
+    """The canonical form of a release number, `v0.5.09` is `0.5.9`; a name that is none stays as it is."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        return text
 
 
 def from_file(path: Path, name: str | None = None) -> Target:

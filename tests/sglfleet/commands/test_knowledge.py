@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sglfleet.commands.knowledge import command
+from sglfleet.extract.release import target
 from validators.knowledge.loader import SHIPPED
 
 SERVER_ARGS = """
@@ -57,6 +58,11 @@ def test_a_fork_is_added_listed_and_shown(tmp_path):
         "line": 8,
     }
     assert "2 flags" in call("show", "my-fork").output
+
+
+@pytest.mark.parametrize("text", ["v0.5.9", "0.5.09", "0.5.9"])
+def test_one_release_has_one_name(text):
+    assert target("sglang", text).stem == "0.5.9"
 
 
 def test_what_changed_between_two(tmp_path):
