@@ -301,11 +301,11 @@ def fresh(into: Path | None, cache: Path | None) -> None:
     with _errors() as problems:
         queue: list[Target] = []
         for package, subject in (("sglang", "sglang"), ("flashinfer-python", "flashinfer")):
-            newest = max(Version(v) for v in releases(subject) if v[0].isdigit())  # type: ignore[arg-type]
+            newest = max(Version(v) for v in releases(subject) if _is_number(v))  # type: ignore[arg-type]
             newer = sorted(Version(v) for v in available(package) if Version(v) > newest)
             click.echo(f"{package}: {', '.join(map(str, newer)) or f'nothing newer than {newest}'}")
             queue += [target(package, str(v)) for v in newer]
-        before = releases("sglang")[-1]
+        before = [v for v in releases("sglang") if _is_number(v)][-1]
         _add_all(list(queue), root, cache, problems, with_kernels=False)
         for wanted in queue:
             if wanted.subject == "sglang" and wanted.path(root).is_file():
@@ -313,6 +313,15 @@ def fresh(into: Path | None, cache: Path | None) -> None:
                 for change in compare(load_sglang(before), load_sglang(wanted.version)):
                     click.echo(f"  {change}")
                 before = wanted.version
+
+
+def _is_number(release: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return bool(Version(release))
+    except InvalidVersion:
+        return False
 
 
 class Problems:

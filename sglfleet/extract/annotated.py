@@ -11,9 +11,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from sglfleet.extract.interpret import Class, Frame, Function, Interpreter, UnresolvedError, field_default
+from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.option import Call, Given, plain
 from sglfleet.extract.scope import External
+from sglfleet.extract.values import Class, Frame, Function, UnresolvedError, field_default
 
 MISSING = object()
 RULES = "sglang/srt/arg_groups/arg_utils.py"

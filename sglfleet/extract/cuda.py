@@ -6,7 +6,8 @@ import ast
 import re
 from typing import Any
 
-from sglfleet.extract.interpret import Function, Interpreter, RaisedError
+from sglfleet.extract.interpret import Interpreter
+from sglfleet.extract.values import Function, RaisedError
 
 CONTEXT = "flashinfer/compilation_context.py"
 AOT = "flashinfer/aot.py"

@@ -7,9 +7,10 @@ import re
 from bisect import bisect_left
 from typing import Any
 
-from sglfleet.extract.interpret import Class, Frame, Instance, Interpreter, UnresolvedError, assigned
+from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.option import plain
 from sglfleet.extract.tree import SourceTree
+from sglfleet.extract.values import Class, Frame, Instance, UnresolvedError, assigned
 
 DECLARATIONS = "sglang/srt/environ.py"
 ELSEWHERE = ("sglang/test/", "sglang/multimodal_gen/", "sglang/lang/", "sglang/benchmark/", "sglang/eval/")  # no server

@@ -10,9 +10,10 @@ import ast
 from typing import Any
 
 from sglfleet.extract import annotated
-from sglfleet.extract.interpret import Class, Frame, Function, Interpreter, UnresolvedError, assigned
+from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.option import Call, Option, make_option
 from sglfleet.extract.tree import ExtractError
+from sglfleet.extract.values import Class, Frame, Function, UnresolvedError, assigned
 
 SERVER_ARGS = "sglang/srt/server_args.py"
 

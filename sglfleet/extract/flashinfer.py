@@ -12,8 +12,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from sglfleet.extract.interpret import Frame, Function, Interpreter, UnresolvedError
+from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.tree import ExtractError
+from sglfleet.extract.values import Frame, Function, UnresolvedError
 
 HINT = "def gen_"
 LISTS = "get_nvcc_flags_list"

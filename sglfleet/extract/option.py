@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sglfleet.extract.interpret import Class, Frame, Function, Interpreter, Member, UnresolvedError
+from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.scope import External
+from sglfleet.extract.values import Class, Frame, Function, Member, UnresolvedError
 
 if TYPE_CHECKING:
     from sglfleet.extract.annotated import Field
