@@ -86,19 +86,18 @@ class Lab:
                 wrong.append(str(error))
         if wrong:
             raise LabError("\n".join(wrong))
-        with machine.locked(self.settings):
+        with machine.alone(self.settings):
             self._down()
             try:
                 return self._up(wanted)
             except BaseException:
                 self._down()
-                machine.restore_limits(self.settings)
+                machine.leave(self.settings)
                 raise
 
     def _up(self, wanted: dict[str, str]) -> list[Host]:
         lab = self.settings
-        lab.state.mkdir(mode=0o755, parents=True)
-        machine.raise_limits(lab)
+        machine.enter(lab)
         disk.mount(lab)
         disk.base(lab)
         network.bridge_up(lab)
@@ -121,9 +120,9 @@ class Lab:
 
     def down(self) -> None:
         """Remove the lab: processes, control groups, links, mounts, files, and the changed setting."""
-        with machine.locked(self.settings):
+        with machine.alone(self.settings):
             self._down()
-            machine.restore_limits(self.settings)
+            machine.leave(self.settings)
 
     def _down(self) -> None:
         trees = cgroups.detect()

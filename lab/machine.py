@@ -86,37 +86,52 @@ def enabled_units() -> set[str]:
 
 
 @contextlib.contextmanager
-def locked(lab: Settings) -> Iterator[None]:
-    """Only one `up` or `down` at a time on the machine: they share the folder of labs and the setting below."""
-    lab.state_root.mkdir(parents=True, exist_ok=True)
-    with (lab.state_root / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def held(file: Path) -> Iterator[None]:
+    """Hold a lock file, and take it away afterwards; whoever waited for it then makes it anew."""
+    while True:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                mine = os.fstat(lock.fileno()).st_ino == file.stat().st_ino
+            except FileNotFoundError:
+                mine = False
+            if mine:
+                try:
+                    yield
+                finally:
+                    file.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):
+                        file.parent.rmdir()
+                return
 
 
-def raise_limits(lab: Settings) -> None:
-    """Allow more inotify instances; the first lab writes down what was there."""
-    was = INOTIFY.read_text().strip()
-    if int(was) < INOTIFY_WANTED:
+def alone(lab: Settings) -> contextlib.AbstractContextManager[None]:
+    """One `up` or `down` of a lab at a time; other labs don't wait."""
+    return held(lab.state_root / f".{lab.name}.lock")
+
+
+def enter(lab: Settings) -> None:
+    """Make the lab's folder; allow more inotify instances. The first lab writes down what was there."""
+    with held(lab.state_root / ".lock"):
+        lab.state.mkdir(mode=0o755, parents=True, exist_ok=True)
+        was = INOTIFY.read_text().strip()
+        if int(was) < INOTIFY_WANTED:
+            note = lab.state_root / ".inotify_was"
+            if not note.exists():
+                note.write_text(was)
+            INOTIFY.write_text(str(INOTIFY_WANTED))
+
+
+def leave(lab: Settings) -> None:
+    """When the last lab is gone: put the setting back."""
+    with held(lab.state_root / ".lock"):
         note = lab.state_root / ".inotify_was"
-        if not note.exists():
-            note.write_text(was)
-        INOTIFY.write_text(str(INOTIFY_WANTED))
+        if not labs(lab.state_root) and note.exists():
+            INOTIFY.write_text(note.read_text())
+            note.unlink()
 
 
 def labs(root: Path) -> list[str]:
     """Names of the labs that have files on this machine."""
     return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-
-
-def restore_limits(lab: Settings) -> None:
-    """When the last lab is gone: put the setting back, remove the folder."""
-    if labs(lab.state_root):
-        return
-    note = lab.state_root / ".inotify_was"
-    if note.exists():
-        INOTIFY.write_text(note.read_text())
-        note.unlink()
-    (lab.state_root / ".lock").unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        lab.state_root.rmdir()

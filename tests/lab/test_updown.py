@@ -95,14 +95,13 @@ def test_limits_are_restored_when_the_last_lab_is_gone(tmp_path: Path, monkeypat
     first = Settings("one", lab_settings(0).network, state_root=tmp_path / "labs")
     second = Settings("two", lab_settings(0).network, state_root=tmp_path / "labs")
     for lab in (first, second):
-        lab.state.mkdir(parents=True)
-        machine.raise_limits(lab)
+        machine.enter(lab)
         assert setting.read_text() == "8192"
     first.state.rmdir()
-    machine.restore_limits(first)
+    machine.leave(first)
     assert setting.read_text() == "8192"
     second.state.rmdir()
-    machine.restore_limits(second)
+    machine.leave(second)
     assert setting.read_text() == "128"
     assert not (tmp_path / "labs").exists()
 
