@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from sglfleet.verify.gathered import seen
 from sglfleet.verify.probe import disagreements
 from sglfleet.verify.trace import Trace
 from tests.gpu import scenarios
+from validators.case import Case
+from validators.judge import judge
 from validators.knowledge import load_flashinfer
 from validators.verdict import Decision, Expectation, Outcome, Status, Verdict
 
@@ -139,3 +142,34 @@ def test_the_off_switch_is_the_negative_control_of_the_fusion():
     (proof,) = prove([claim], seen(raw("two", "off")))
     assert proof.status is Status.NOT_PROVEN
     assert "forcibly disabled" in proof.reason
+
+
+JUDGED = {
+    ("one", "triton"): "active",
+    ("one", "fusion-forced"): "inert",
+    ("one", "moe-sum"): "active",
+    ("one", "refused"): "fails",
+    ("one", "rejected"): "rejected",
+    ("two", "off"): "active",
+    ("two", "dp"): "inert",
+    ("two", "on"): "active",
+    ("two", "automatic"): "active",
+}
+
+
+@pytest.mark.parametrize(("which", "name"), JUDGED)
+def test_the_gate_says_before_launch_what_the_card_did(which, name):
+    s = next(s for s in scenarios.ALL[which] if s.name == name)
+    waiver = [{"flag": s.flag, "reason": "to see what it really does", "until": "2099-01-01"}] if s.forced else []
+    case = {
+        "sglang": scenarios.RELEASES[which][0], "sm": "9.0", "gpus": 2 if which == "two" else 1,
+        "interconnect": "nvswitch", "model_arch": scenarios.ARCH, "allow": waiver,
+        "args": {**scenarios.FLAGS[which], **s.args},
+    }  # fmt: skip
+    judged = judge(Case.from_json(case, today=date(2026, 11, 29)))
+    verdict = next(v for v in judged.verdicts if v.flag == s.flag)
+    assert str(verdict.outcome) == JUDGED[which, name]
+    if name == "on":  # the engine turns it on by itself here: no run is worth the comparison
+        assert verdict.redundant
+    if name == "automatic":
+        assert verdict.automatic
