@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sglfleet.extract.evaluate_builtins import call_library, library_attribute, override
+from sglfleet.extract.evaluate_builtins import call_library, library_attribute, override, parameter
 from sglfleet.extract.evaluate_expressions import Expressions, mentions_sm
 from sglfleet.extract.evaluate_modules import Modules
 from sglfleet.extract.evaluate_values import (
@@ -27,6 +27,7 @@ from sglfleet.extract.evaluate_values import (
     Module,
     Value,
     const,
+    holed,
     join,
 )
 
@@ -47,7 +48,8 @@ class State:
     certain: bool = True  # every condition with the SM in it, on the way here, was decided
     dead: str = ""  # "return" | "raise" | "loop": nothing after this point runs
     tests: tuple[ast.expr, ...] = ()  # enclosing conditions that the SM has a part in
-    passed: tuple[ast.expr, ...] = ()  # the same for conditions that ended the function before this point
+    # the same for conditions that ended the function before this point, and how many other conditions stood around them
+    passed: tuple[tuple[ast.expr, int], ...] = ()
     guards: tuple[ast.expr, ...] = ()  # all other enclosing conditions
     returns: list[Value] = field(default_factory=list)
     outer: State | None = None
@@ -69,7 +71,7 @@ class Reached:
     certain: bool  # whatever the SM decides on the way is decided; other conditions may still be open
     taint: bool  # the SM has a part in coming here, and the machine could not say which
     tests: tuple[ast.expr, ...]
-    passed: tuple[ast.expr, ...]
+    passed: tuple[tuple[ast.expr, int], ...]
     guards: tuple[ast.expr, ...]
 
 
@@ -170,6 +172,8 @@ class Machine(Expressions):
         if forced is not None:
             return self.call(forced, args, kwargs)
         taint = any(v.taint for v in (*args, *kwargs.values()))
+        if not self.depth:
+            self.steps = 0  # every call that the function under study makes has the whole budget
         if self.depth >= DEPTH or self.steps > STEPS:
             return Value(None, mentions_sm(function.node))
         key = None
@@ -215,7 +219,7 @@ class Machine(Expressions):
             elif name in defaults and (args or kwargs or self.depth):
                 state.env[name] = self.eval(defaults[name], home)
             else:
-                state.env[name] = TOP
+                state.env[name] = parameter(self, name) if not (args or kwargs or self.depth) else TOP
         if function.owner and names and names[0] in ("self", "cls") and names[0] not in given:
             state.env[names[0]] = const(Instance(function.owner))
         for extra in (spec.vararg, spec.kwarg):
@@ -230,7 +234,7 @@ class Machine(Expressions):
             if state.dead:
                 return
             self.steps += 1
-            if self.steps > STEPS:
+            if self.steps > STEPS and self.depth:
                 return
             getattr(self, f"do_{type(node).__name__}", self._other)(node, state)
 
@@ -300,7 +304,10 @@ class Machine(Expressions):
             for i, item in enumerate(target.elts):
                 part = Value(None, value.taint)
                 if known and not any(isinstance(t, ast.Starred) for t in target.elts):
-                    part = join(Value((x[i],), value.taint) for x in value.options or ())
+                    part = join(
+                        Value(None, value.taint) if holed(x[i]) else Value((x[i],), value.taint)
+                        for x in value.options or ()
+                    )
                 self.assign(item.value if isinstance(item, ast.Starred) else item, part, state, node)
 
     def do_Return(self, node: ast.Return, state: State) -> None:
@@ -364,7 +371,7 @@ class Machine(Expressions):
             return
         left = has_sm and any(s.dead in ("return", "loop") for s in ends)
         if left:
-            state.passed = (*state.passed, condition)
+            state.passed = (*state.passed, (condition, len(state.guards)))
         unresolved = "?sm" in state.env or (left and test.taint and both)
         state.certain = state.certain and not (left and both)
         merged = {}

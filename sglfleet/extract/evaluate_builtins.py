@@ -53,6 +53,15 @@ def device_sm(machine: Machine) -> Value:
     return lift(lambda c: c[0] * 10 + c[1], capability(machine))
 
 
+def parameter(machine: Machine, name: str) -> Value:
+    """A parameter of a function under study: what its name says is the SM, in the form that releases hand it over."""
+    if name in ("compute_capability", "device_capability", "cuda_capability"):
+        return capability(machine)
+    if name in ("device_sm_major", "sm_major"):
+        return lift(lambda c: c[0], capability(machine))
+    return device_sm(machine) if name in ("device_sm", "sm_version") else TOP
+
+
 def library_attribute(machine: Machine, module: str, name: str) -> Value:
     """`torch.version.cuda` and the like; other names of libraries stay names, to be called or not."""
     full = f"{module}.{name}"

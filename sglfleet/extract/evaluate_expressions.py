@@ -14,6 +14,7 @@ from sglfleet.extract.evaluate_builtins import attribute, library_attribute, ove
 from sglfleet.extract.evaluate_names import speaks
 from sglfleet.extract.evaluate_values import (
     TOP,
+    UNKNOWN,
     Bound,
     Class,
     Function,
@@ -262,7 +263,7 @@ class Expressions:
                     raise ValueError
                 return (a in keys) is want
 
-            return lift(member, left, right)
+            return lift(member, left, right, holes=True)
         if isinstance(op, ast.Is | ast.IsNot) and right.known and right.one is None and left.options is not None:
             return lift(lambda a: (a is None) is isinstance(op, ast.Is), left)
         if any(isinstance(x, Ref) for v in (left, right) for x in v.options or ()):
@@ -327,7 +328,7 @@ class Expressions:
                 raise KeyError(i)
             return x[i]
 
-        return lift(item, base, index)
+        return lift(item, base, index, holes=True)
 
     def ev_GeneratorExp(self: Any, node: ast.GeneratorExp | ast.ListComp, state: State) -> Value:
         if len(node.generators) != 1:
@@ -411,16 +412,6 @@ def _set_by_sm(store: tuple[ast.FunctionDef, ast.Assign] | None) -> bool:
     function, assign = store
     around = [n for n in ast.walk(function) if isinstance(n, ast.If) and any(assign is x for x in ast.walk(n))]
     return mentions_sm(assign.value) or any(mentions_sm(n.test) for n in around)
-
-
-class _Unknown:
-    """An element of a collection that is not known."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN = _Unknown()
 
 
 class Table:

@@ -84,6 +84,14 @@ class Lazy(Ref):
     name: str
 
 
+class _Unknown:
+    """An element of a collection that is not known."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()
 TOP = Value(None)
 TAINTED = Value(None, True)
 NONE = Value((None,))
@@ -120,9 +128,19 @@ def join(values: Iterable[Value]) -> Value:
     return of((x for v in values for x in v.options or ()), taint)
 
 
-def lift(function: Callable[..., Any], *values: Value) -> Value:
-    """Apply a function of plain data to every combination; what raises or is not data is not known."""
+def holed(x: Any) -> bool:
+    """Is it, or does it hold, an element that is not known?"""
+    return x is UNKNOWN or (isinstance(x, tuple) and any(holed(item) for item in x))
+
+
+def lift(function: Callable[..., Any], *values: Value, holes: bool = False) -> Value:
+    """Apply a function of plain data to every combination; what raises or is not data is not known.
+
+    A collection with an unknown element is not known either, unless the function says that it minds its `holes`.
+    """
     taint = any(v.taint for v in values)
+    if not holes and any(holed(x) for v in values for x in v.options or ()):
+        return Value(None, taint)
     combos: list[tuple[Any, ...]] = [()]
     for v in values:
         if v.options is None:

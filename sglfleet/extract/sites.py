@@ -106,7 +106,7 @@ class Survey:
 
     def _site(self, symbol: str, function: Function, r: Reached, found: Passing) -> Site:
         text = self.modules.text(function.module)
-        condition = (r.tests or r.passed)[-1]
+        condition = r.tests[-1] if r.tests else r.passed[-1][0]
         return Site(
             file=self.modules.files[function.module],
             symbol=symbol,
@@ -123,8 +123,11 @@ class Survey:
 
 
 def _own_condition(r: Reached) -> bool:
-    """Does the statement hang on something else? After an early return by SM that something is what decides."""
-    return bool(r.guards) or isinstance(r.node, ast.Assert)
+    """Does the statement hang on something else? After an early return by SM that something is what decides.
+
+    Conditions that stand around the return as well do not count.
+    """
+    return len(r.guards) > r.passed[-1][1] or isinstance(r.node, ast.Assert)
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,15 @@ def by_platform(x):
     if get_platform().is_sm120:
         raise ValueError("platform")
 
+def pair(config):
+    return config.first, config.second
+
+def unpacked(config):
+    first, second = pair(config)
+    if "fast" in (first, second):
+        if first == "fast" and not is_sm90_supported():
+            raise ValueError("fast needs SM90")
+
 def not_readable(x):
     if not fast_path(get_device_sm()):
         raise ValueError("nobody can tell")
@@ -192,6 +201,7 @@ PASSING: dict[str, set[str] | None] = {
     "asserted": {"8.0", "8.6", "8.7", "8.9", "9.0"},
     "by_alias": {"12.0", "12.1"},
     "by_platform": OLD | {"9.0"},
+    "unpacked": {"9.0"},
     "not_readable": None,
     "Layer.check": ALL - OLD,
     "Layer.reads_mode": {"9.0"},
