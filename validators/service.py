@@ -150,7 +150,10 @@ class Benchmark(Part):
 class Verify(Part):
     """How it is proven that the flags do what they say."""
 
-    profile: Bool = Field(default=True, description="Take a short trace; the strongest proof.")
+    profile: Bool = Field(
+        default=False,
+        description="Take a short trace on the first host: the strongest proof, but the engine's profiler can end it.",
+    )
     correctness: Bool = Field(default=True, description="Compare greedy text with the same release without the flag.")
     on_contradicted: Literal["rollback", "report"] = "report"
     benchmark: Benchmark | None = None

@@ -19,9 +19,9 @@ FORMATS = ("text", "json", "junit", "html")
 @click.option(
     "--profile",
     type=click.Choice(("first", "every", "none")),
-    default="first",
-    show_default=True,
-    help="Which hosts of a service are profiled. SGLang's profiler now and then costs a server.",
+    default=None,
+    help="Which hosts of a service are profiled; by default the first where its file says `verify: {profile: true}`."
+    " The engine's profiler now and then ends a server.",
 )
 @click.option(
     "--format", "form", type=click.Choice(("text", "json", "junit", "html")), default="text", show_default=True
@@ -33,7 +33,7 @@ def command(
     inventory: str,
     service: str | None,
     limit: tuple[str, ...],
-    profile: str,
+    profile: str | None,
     form: str,
     evidence: bool,
     strict: bool,
@@ -52,7 +52,7 @@ def command(
     from validators.source import InputError
 
     try:
-        document = over_inventory(inventory, service, limit, profile=profile)
+        document = over_inventory(inventory, service, limit, profile=profile or "")
     except InputError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

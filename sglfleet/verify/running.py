@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def over_inventory(
-    inventory: str, service: str | None = None, limit: tuple[str, ...] = (), *, profile: str = "first"
+    inventory: str, service: str | None = None, limit: tuple[str, ...] = (), *, profile: str = ""
 ) -> Document:
     """Prove on every host of an inventory. Raises InputError for what cannot be read or does not exist.
 
-    `profile`: `first` host of each service, `every` host, or `none`.
+    `profile`: `first` host of each service, `every` host, or `none`; empty: `first` where the service asks for it.
     """
     from sglfleet.fleet import HostError, connect
     from sglfleet.placing import placed
@@ -30,11 +30,12 @@ def over_inventory(
     first = {p.service.service: p.host.name for p in reversed(places)}
     with connect(known, by_host) as fleet:
 
+        def chosen(host: str, place: Placement) -> bool:
+            wanted = profile or ("first" if place.service.verify.profile else "none")
+            return wanted == "every" or (wanted == "first" and first[place.service.service] == host)
+
         def work(host: Any) -> list[HostProof]:
-            return [
-                _one(host, p, profile == "every" or (profile == "first" and first[p.service.service] == host.name))
-                for p in by_host[host.name]
-            ]
+            return [_one(host, p, chosen(host.name, p)) for p in by_host[host.name]]
 
         answers = fleet.each(work, progress="proving")
         failed = dict(fleet.failed)
@@ -56,7 +57,7 @@ def _one(host: Any, place: Placement, profile: bool) -> HostProof:
     proof = prove(
         host,
         service.service,
-        profile=profile and service.verify.profile,
+        profile=profile,
         correctness=service.verify.correctness,
         asked=dict(service.args),
     )

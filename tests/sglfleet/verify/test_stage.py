@@ -23,7 +23,7 @@ from validators.load import load
 packed, policy, same = sys.argv[1:]
 text = (
     "service: moe\\nengine: {sglang: 0.5.16, venv: /e}\\nmodel: /models/x\\ngpus: [0]\\n"
-    f"verify: {{on_contradicted: {policy}}}\\n"
+    f"verify: {{profile: true, on_contradicted: {policy}}}\\n"
 )
 service = load(text, "moe.yaml").service
 quick = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": {"END_OF_BUNDLE": packed}}
