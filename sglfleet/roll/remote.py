@@ -186,6 +186,8 @@ class Remote:
         (True, state) with the lock taken, (False, holder) where somebody else has it.
         """
         put = ["set -eu; umask 077; d=/var/lib/sglfleet/" + shlex.quote(self.service) + '/.roll; mkdir -p "$d/targets"']
+        room = 'free=$(df -Pk "$d" | awk \'NR == 2 {print $4}\'); [ "$free" -ge 256 ] || '
+        put.append(room + '{ echo "no space left: $free KiB free in $d: make room" >&2; exit 1; }')
         put.append('put() { printf %s "$2" | base64 -d > "$1.new"; mv -T "$1.new" "$1"; }')
         for name, content in (("node.sh", text("node.sh")), ("switch.sh", switch.TEXT)):
             put.append(f'put "$d/{name}" {_b64(content)}')

@@ -110,8 +110,12 @@ ln -sfn releases/{release} {base}/current
 systemctl daemon-reload
 systemctl reset-failed {UNIT} 2>/dev/null || true
 systemctl enable -q {UNIT}
-systemctl start {UNIT}""",
+systemctl start --no-block {UNIT}""",
     )
+    end = time.monotonic() + 900
+    while any(now != release for now in all_serve(lab, hosts).values()):
+        assert time.monotonic() < end, f"{release} does not serve on all of {hosts}"
+        time.sleep(0.5)
 
 
 def host_rows(lab: Lab, hosts: Sequence[str]) -> list[list[Any]]:
@@ -150,7 +154,7 @@ class Run:
             else:
                 self.lines.append(line.rstrip("\n"))
 
-    def wait_for(self, pattern: str, timeout: float = 60.0) -> str:
+    def wait_for(self, pattern: str, timeout: float = 240.0) -> str:
         """The first line that matches; fails where none comes."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -167,7 +171,7 @@ class Run:
         self.process.kill()
         self.process.wait()
 
-    def done(self, timeout: float = 240.0) -> dict[str, Any]:
+    def done(self, timeout: float = 600.0) -> dict[str, Any]:
         """The report, after the end."""
         self.process.wait(timeout)
         self._reader.join(10)

@@ -89,7 +89,7 @@ def turn(lab: Lab, host: str) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in text.splitlines())
 
 
-def until(what: Callable[[], bool], timeout: float = 60.0) -> None:
+def until(what: Callable[[], bool], timeout: float = 120.0) -> None:
     end = time.monotonic() + timeout
     while not what():
         assert time.monotonic() < end, "did not happen in time"
@@ -277,9 +277,9 @@ def test_unreachable_between_stop_and_start(three: Lab) -> None:
     run.wait_for("^h1: start")
     until(lambda: turn(three, "h1").get("phase") == "starting")
     three.host("h1").cut()
-    until(lambda: rolling.serves(three, "h1") == "slow00000000", 30)
+    until(lambda: rolling.serves(three, "h1") == "slow00000000", 60)
     assert results(run.done()) == {"h1": "lost", "h2": "untouched", "h3": "untouched"}
-    until(lambda: turn(three, "h1").get("phase") == "reverted", 60)
+    until(lambda: turn(three, "h1").get("phase") == "reverted", 120)
     assert rolling.all_serve(three, THREE) == to(OLD)
     three.host("h1").heal()
     assert rolling.most_out(three, THREE, began) == 1
@@ -320,7 +320,7 @@ def test_frozen_in_its_turn(three: Lab) -> None:
     report = run.done()
     three.host("h1").thaw()
     assert results(report) == {"h1": "lost", "h2": "untouched", "h3": "untouched"}
-    until(lambda: turn(three, "h1").get("phase") == "reverted", 90)
+    until(lambda: turn(three, "h1").get("phase") == "reverted", 120)
     assert rolling.all_serve(three, THREE) == to(OLD)
 
 
@@ -398,7 +398,7 @@ def test_the_controller_is_killed_with_a_bad_release_in_the_gate(three: Lab) -> 
     run = rolling.start(three, to("wrong0000000"), {"gate_deadline": 4.0, "margin": 2.0, "lost_after": 2.0})
     run.wait_for("^h1: gate")
     run.kill()
-    until(lambda: turn(three, "h1").get("phase") == "reverted", 60)
+    until(lambda: turn(three, "h1").get("phase") == "reverted", 120)
     assert rolling.all_serve(three, THREE) == to(OLD)
 
 
