@@ -104,7 +104,8 @@ def make(
     if not plan.refused:
         try:
             plan.jobs = tuple(
-                _job(p, facts[p.host.name], judged.of(p), values.get(p.service.service, {}), today) for p in live
+                _job(p, facts[p.host.name], judged.of(p), values.get(p.service.service, {}), today, _head(p, inventory))
+                for p in live
             )
         except RenderError as e:
             plan.refusals = (*plan.refusals, str(e))
@@ -215,14 +216,14 @@ def as_pinned(p: Placement, facts: HostFacts) -> HostFacts:
 
 
 def _job(
-    p: Placement, answer: Collected, judgement: Judgement, values: Mapping[str, secrets.Hidden], today: date
+    p: Placement, answer: Collected, judgement: Judgement, values: Mapping[str, secrets.Hidden], today: date, head: str
 ) -> Job:
     service, state = p.service, answer.state
     engine = engine_of(service)
     there = next((e for e in answer.facts.engines if e.venv.rstrip("/") == engine.venv), None)
     packages = {name: there.packages.get(name, "") if there else version for name, version in engine.packages.items()}
     packages = {name: version for name, version in packages.items() if version}
-    argv, env, notes = effective(p, judgement)
+    argv, env, notes = effective(p, judgement, head)
     release = render(
         service,
         answer.facts,
@@ -271,7 +272,17 @@ def _why(state: HostState, service: Service, wanted: str, running: str | None, o
     return ""
 
 
-def effective(p: Placement, judgement: Judgement) -> tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]:
+def _head(p: Placement, inventory: Inventory) -> str:
+    """The address of a multi-node service's first rank, as the other ranks reach it."""
+    if not p.nodes:
+        return ""
+    first = inventory.hosts[p.nodes[0]]
+    return str(first.get("service_address") or first.get("ssh_hostname") or first.name)
+
+
+def effective(
+    p: Placement, judgement: Judgement, head: str = ""
+) -> tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]:
     """(argv, environment, notes): the judged command line, the node's rank, and in a lab what its hosts need."""
     from validators.knowledge import load_sglang
     from validators.parser import render as to_argv
@@ -292,5 +303,5 @@ def effective(p: Placement, judgement: Judgement) -> tuple[tuple[str, ...], dict
         spec = p.service.nodes
         port = spec.dist_port if spec else 0
         argv += ("--nnodes", str(len(p.nodes)), "--node-rank", str(p.rank))
-        argv += ("--dist-init-addr", f"{p.nodes[0]}:{port}")
+        argv += ("--dist-init-addr", f"{head or p.nodes[0]}:{port}")
     return argv, env, tuple(notes)
