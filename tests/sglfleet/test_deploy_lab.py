@@ -42,7 +42,7 @@ def project(fleet: Lab, tmp_path_factory: pytest.TempPathFactory) -> Project:
 def deployed(project: Project, fleet: Lab) -> Project:
     """Deployed once; the tests below change it and leave it serving."""
     run = project.deploy()
-    assert run.code == 0, run.text
+    assert run.code == 0, run.text[-4000:]
     assert run.last.startswith("sglfleet: exit 0: "), run.last
     return project
 
@@ -70,7 +70,7 @@ class TestDeploy:
     def test_a_second_run_changes_nothing_in_six_commands(self, deployed: Project, fleet: Lab) -> None:
         before = {host: (pid(fleet, host), commands(fleet, host)) for host in HOSTS}
         run = deployed.deploy()
-        assert run.code == 0, run.text
+        assert run.code == 0, run.text[-4000:]
         for host, (main, count) in before.items():
             assert pid(fleet, host) == main
             assert commands(fleet, host) - count <= 6
@@ -83,7 +83,7 @@ class TestDeploy:
         override = '{"demo": {"args": {"max-running-requests": 7}}}'
         data.write_text(f'{text}\ngpu_hosts[1][1]["service_overrides"] = {override}\n')
         run = deployed.deploy("--diff")
-        assert run.code == 0, run.text
+        assert run.code == 0, run.text[-4000:]
         assert "+    --max-running-requests 7 \\" in run.text
         assert [host for host in HOSTS if pid(fleet, host) != before[host]] == ["h2"]
         assert "--max-running-requests 7" in shown(fleet, "h2", f"tr '\\0' ' ' < /proc/{pid(fleet, 'h2')}/cmdline")
@@ -115,7 +115,7 @@ class TestDeploy:
         before, unit = pid(fleet, "h3"), shown(fleet, "h3", "cat /etc/systemd/system/sglang-demo.service")
         shown(fleet, "h3", f"sed -i '{edit}' /etc/systemd/system/sglang-demo.service")
         run = deployed.deploy()
-        assert run.code == 0, run.text
+        assert run.code == 0, run.text[-4000:]
         assert said in run.text
         assert shown(fleet, "h3", "cat /etc/systemd/system/sglang-demo.service") == unit
         assert pid(fleet, "h3") == before
@@ -125,7 +125,7 @@ class TestSecrets:
     def test_nowhere(self, deployed: Project, fleet: Lab) -> None:
         deployed.write(changed(secrets={"HF_TOKEN": {"env": "DEMO_TOKEN"}}))
         run = deployed.deploy("-vvv", "--diff", DEMO_TOKEN=SECRET)
-        assert run.code == 0, run.text
+        assert run.code == 0, run.text[-4000:]
         assert SECRET not in run.text
         for file in deployed.folder.rglob("*"):
             assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
@@ -260,7 +260,7 @@ class TestKilled:
         while run.code != 0 and time.monotonic() < deadline:  # the killed run's lock is held for its lease
             time.sleep(5)
             run = deployed.deploy()
-        assert run.code == 0, run.text
+        assert run.code == 0, run.text[-4000:]
         for host in HOSTS:
             assert f"--max-running-requests {int(after * 100)} " in shown(
                 fleet, host, f"tr '\\0' ' ' < /proc/{pid(fleet, host)}/cmdline"
