@@ -64,7 +64,9 @@ def generates(fleet: Lab) -> bool:
 def comes_back(fleet: Lab, before: str, seconds: float = 900) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if pid(fleet, "h1") not in ("0", before, "") and generates(fleet):
+        # active: its readiness hook is done too; a stop before that counts as a start that failed
+        active = shown(fleet, "h1", f"systemctl is-active {UNIT}") == "active"
+        if active and pid(fleet, "h1") not in ("0", before, "") and generates(fleet):
             return True
         time.sleep(2)
     return False
