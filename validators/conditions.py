@@ -1,6 +1,7 @@
 """Evaluates the source text of one of the engine's conditions with three values: true, false, nobody can tell.
 
-Nothing is executed: the text is parsed, and only comparisons, `and`, `or`, `not`, `in` and literals are understood.
+Nothing is executed: the text is parsed, and only comparisons, `and`, `or`, `not`, `in`, `a if b else c` and literals
+are understood.
 What any other piece is, `lookup` says from its source text ("self.tp_size", "is_sm90_supported()"), or UNKNOWN.
 """
 
@@ -60,9 +61,20 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
         return _unary(node, lookup)  # type: ignore[arg-type]
     if kind is ast.Compare:
         return _compare(node, lookup)  # type: ignore[arg-type]
+    if kind is ast.IfExp:
+        return _choice(node, lookup)  # type: ignore[arg-type]
     if kind in (ast.Tuple, ast.List, ast.Set):
         return [_value(item, lookup) for item in node.elts]  # type: ignore[attr-defined]
     return lookup(_source(node))
+
+
+def _choice(node: ast.IfExp, lookup: Lookup) -> Any:
+    """`a if test else b`: where the test cannot be told, only what both branches agree on."""
+    test = _value(node.test, lookup)
+    if test is not UNKNOWN:
+        return _value(node.body if test else node.orelse, lookup)
+    one, other = _value(node.body, lookup), _value(node.orelse, lookup)
+    return one if one is not UNKNOWN and other is not UNKNOWN and one == other else UNKNOWN
 
 
 def _unary(node: ast.UnaryOp, lookup: Lookup) -> Any:

@@ -269,12 +269,20 @@ class _Mla(_Finder):
 
     def seen(self, node: ast.stmt, guards: list[Guard], scope: Scope) -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node) == "self.attention_arch = AttentionArch.MLA" and guards:
-            names = re.findall(r"'([A-Z]\w+)'", guards[-1].text)
-            unsure = "getattr" in guards[-1].text
             last = guards[-1]
-            self.found.append(
-                {"line": last.line, "quote": last.quote, "names": names, "unsure": unsure, "at": scope.symbol}
-            )
+            test = ast.parse(last.text, mode="eval").body
+            # each branch of an `or` stands for itself: only the one that also asks for a field of the model is unsure
+            branches = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
+            for branch in map(ast.unparse, branches):
+                self.found.append(
+                    {
+                        "line": last.line,
+                        "quote": last.quote,
+                        "names": re.findall(r"'([A-Z]\w+)'", branch),
+                        "unsure": "getattr" in branch,
+                        "at": scope.symbol,
+                    }
+                )
 
 
 def _mla_architectures(tree: SourceTree) -> Row:

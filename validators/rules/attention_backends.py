@@ -30,6 +30,7 @@ _BUILT_BY = {
     "trtllm_mha": "create_trtllm_mha_backend",
     "cutedsl_mla": "create_cutedsl_mla_backend",
 }
+_CHAIN = "ModelRunner._get_attention_backend_from_str"  # one function for all back ends, before the registry of 0.5.3
 _RUNNER = "TllmGenFmhaRunner"  # FlashInfer's class behind trtllm_mla prefill; its constructor tests the SM
 # kernels seen on a real GPU, by stage; what is missing here has not been seen
 _KERNELS = {
@@ -55,7 +56,11 @@ def judge(c: Context) -> Iterator[Part]:
 def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
     instead = _instead(c, flag)
     symbol = _BUILT_BY.get(backend)
-    built = constructors.part(c, flag, f"attention back end {backend}", symbol, instead=instead) if symbol else None
+    what = f"attention back end {backend}"
+    built = constructors.part(c, flag, what, symbol, instead=instead) if symbol else None
+    if built is None and backend == "fa3":
+        known = {"backend_str": backend, "self.server_args.attention_backend": backend}
+        built = constructors.part(c, flag, what, _CHAIN, instead=instead, known=known)
     if built is not None:
         yield replace(built, expects=_expects(c, stage, backend, built.evidence[0]) if _runs(built) else ())
     elif backend in _KERNELS:
