@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from validators.rules import constructors
+from validators.rules import constructors, start_up_checks
 from validators.rules.context import Context
 from validators.rules.interface import Evidence, Expectation, Gate, Outcome, Part, Step, Value
 
@@ -31,6 +31,11 @@ _BUILT_BY = {
     "cutedsl_mla": "create_cutedsl_mla_backend",
 }
 _CHAIN = "ModelRunner._get_attention_backend_from_str"  # one function for all back ends, before the registry of 0.5.3
+# back end -> is it for models with multi-head latent attention only (True) or for all others only (False): every
+# release whose registry knows the back end refuses the other kind when it builds it
+_FOR_MLA = {"trtllm_mla": True, "tokenspeed_mla": True, "cutedsl_mla": True, "trtllm_mha": False}
+_DECODE_ONLY = ("cutedsl_mla",)  # "CuteDSL MLA only supports decoding for now": 0.5.13, the first with it, to 0.5.23
+_FA4_FOR_PREFILL_ONLY = ("0.5.4", "0.5.5", "0.5.6", "0.5.7")  # "FA4 backend is only supported for prefill"
 _RUNNER = "TllmGenFmhaRunner"  # FlashInfer's class behind trtllm_mla prefill; its constructor tests the SM
 # kernels seen on a real GPU, by stage; what is missing here has not been seen
 _KERNELS = {
@@ -65,6 +70,9 @@ def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
         yield replace(built, expects=_expects(c, stage, backend, built.evidence[0]) if _runs(built) else ())
     elif backend in _KERNELS:
         yield _plain(c, flag, stage, backend)
+    if flag != "speculative-draft-attention-backend":  # the draft is another model
+        yield from _kind_of_model(c, flag, backend, instead)
+        yield from _stage_refused(c, flag, backend, instead)
     if backend == "trtllm_mla":
         yield from _trtllm_mla(c, flag, instead)
     if flag == "attention-backend" and c.given("prefill-attention-backend") and c.given("decode-attention-backend"):
@@ -91,6 +99,34 @@ def _plain(c: Context, flag: str, stage: str, backend: str) -> Part:
         (Step(Gate.PARSER, True, reason, proof),),
         _expects(c, stage, backend, proof),
     )
+
+
+def _kind_of_model(c: Context, flag: str, backend: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:
+    wanted = _FOR_MLA.get(backend)
+    has = c.holds("runner.use_mla_backend")
+    if wanted is None or has is None or has is wanted or c.holds("is_deepseek_dsa(x)"):
+        return
+    if any(part.flag == flag and part.outcome is Outcome.FAILS for part in start_up_checks.judge(c)):
+        return  # argument resolution comes first and has stopped the start already
+    proof = c.proof("mla.archs")
+    reason = f"{backend} is for models {'with' if wanted else 'without'} latent attention (MLA); {c.arch} is not one."
+    yield Part(flag, Outcome.FAILS, reason, proof, (Step(Gate.MODEL, False, reason, proof[0]),), instead=instead)
+
+
+def _stage_refused(c: Context, flag: str, backend: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:
+    """Back ends of one stage that the release refuses for the other, on any GPU."""
+    if flag == "prefill-attention-backend" and backend in _DECODE_ONLY:
+        reason = f"{c.release.version} stops the start: {backend} is for decoding only."
+    elif backend == "fa4" and flag in ("attention-backend", "decode-attention-backend") and _fa4_is_for_prefill(c):
+        reason = f"{c.release.version} stops the start: fa4 is for prefill only."
+    else:
+        return
+    proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
+    yield Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.RESOLUTION, False, reason, proof),), instead=instead)
+
+
+def _fa4_is_for_prefill(c: Context) -> bool:
+    return c.release.version.partition(".post")[0] in _FA4_FOR_PREFILL_ONLY
 
 
 def _trtllm_mla(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:

@@ -30,6 +30,7 @@ _TESTED: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ),
     (LOGITS, "cutedsl"): ("DSAPagedMQALogitsBackend.resolve", {"value": "cutedsl", "is_hip()": False}),
 }
+_CONSTRUCTOR = "DeepseekSparseAttnBackend.__init__"  # where the test of flashmla_sparse_q8 stood up to 0.5.18
 _PREFILL_ONLY = ("flashmla_sparse_q8", "triton_sparse_mla")
 _TRTLLM_GEN = "gen_trtllm_gen_fmha_module"
 # SMs on which published recipes of the engine run the back end; elsewhere nothing was read that settles it
@@ -64,6 +65,13 @@ def _judge(c: Context, flag: str, backend: str) -> Part:
             c, flag, f"sparse attention by {backend}", _VALIDATED[backend], instead=_LEAVE_OUT, known=known
         )
         if found is not None:
+            return found
+    if backend == "flashmla_sparse_q8" and flag in PREFILL:
+        known = {"self.dsa_prefill_impl": backend, "self.device_sm_major": c.sm[0]}
+        found = constructors.part(
+            c, flag, f"sparse attention by {backend}", _CONSTRUCTOR, instead=_LEAVE_OUT, known=known
+        )
+        if found is not None and found.outcome is Outcome.FAILS:
             return found
     if backend == "trtllm":
         return _trtllm(c, flag)
