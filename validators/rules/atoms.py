@@ -28,6 +28,7 @@ _STABLE = {
     "disaggregation_mode",
     "flashinfer_allreduce_fusion_backend",
 }
+_STAGES = ("prefill_attention_backend", "decode_attention_backend")
 _OWNER = re.compile(r"^(self|cfg|view|args|server_args|.*server_args.*|get_\w+\(\)(\.\w+)*)$")
 _TAIL = re.compile(r"^(?:(?P<owner>.+)\.)?(?P<name>\w+)(?P<call>\(\))?$")
 _INDEXED = re.compile(r"^\w*server_args_dict(?:\[|\.get\()'(?P<name>\w+)'")
@@ -85,6 +86,8 @@ def field(c: Context, name: str) -> Any:
         return UNKNOWN
     if flag in c.args:
         return c.args[flag]
+    if name in _STAGES and "attention-backend" in c.args:
+        return None  # a stage without a back end of its own has the common one
     found = c.release.flags[flag]
     if found.kind in ("switch", "tristate") and isinstance(found.default, bool):
         return found.default
@@ -110,6 +113,8 @@ def flags_of(release: Sglang, text: str) -> tuple[str, ...]:
     if found is None:
         fields = _fields(release)
         named = {fields[word] for word in _WORD.findall(text) if word in fields}
+        if any(stage in text for stage in _STAGES):
+            named.add("attention-backend")
         found = _FLAGS_OF[key] = (*_TOPOLOGY, *sorted(named - set(_TOPOLOGY)))
     return found
 

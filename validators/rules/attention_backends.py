@@ -153,7 +153,9 @@ def _images(c: Context, backend: str) -> Iterator[Part]:
         instead=({},),
         known={"backend": backend},
     )
-    if built is not None:
+    if built is not None and _runs(built) and backend == "fa3" and c.sm >= (10, 0):
+        yield c.unsure(IMAGES, f"Whether the kernels of fa3, which end at SM 9.0 elsewhere, run on SM {c.sm_text}")
+    elif built is not None:
         yield built
 
 

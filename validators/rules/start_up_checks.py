@@ -20,7 +20,6 @@ ALWAYS = True
 
 _RESOLUTION = re.compile(r"sglang/srt/(server_args\.py|arg_groups/)")
 _FIELD = re.compile(r"\.(\w+)")
-_OWNERS = ("self", "cfg", "view", "server_args")
 Row = tuple[dict[str, Any], frozenset[str]]
 _BY_FLAG: dict[Artifact, dict[str, list[tuple[int, Row]]]] = {}
 
@@ -73,10 +72,6 @@ def _locals(c: Context, guard: str) -> dict[str, Any]:
     for stage in ("prefill", "decode"):
         if f"{stage}_backend" in guard:
             known[f"{stage}_backend"] = attention(c, f"{stage}-attention-backend")
-        if f"{stage}_attention_backend" in guard and c.given("attention-backend"):
-            # a stage without a back end of its own has the common one
-            own = c.args.get(f"{stage}-attention-backend")
-            known |= {f"{owner}.{stage}_attention_backend": own for owner in _OWNERS}
     return known
 
 
