@@ -94,6 +94,8 @@ def tree(verdict: Verdict, case: Case) -> list[str]:
         out.append(f"{'└─' if last else '├─'} {step.gate.value}: {SIGNS[step.passed]}: {step.text}")
         if step.evidence and step.evidence.line:
             out.append(f"{'   ' if last else '│  '}   {evidence_line(step.evidence)}")
+    if not verdict.steps:
+        out.append(f"└─ {verdict.reason}")
     out += [f"   needs, not checked: {need}" for need in verdict.needs]
     if verdict.todo:
         out.append(f"   {verdict.todo}")
