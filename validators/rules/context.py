@@ -61,7 +61,7 @@ def place(release: Sglang, row: dict[str, Any]) -> Evidence:
 class Context:
     """One case as the rules see it. Read only."""
 
-    __slots__ = ("_flashinfer", "_host", "args", "case", "release", "sm", "sm_text")
+    __slots__ = ("_flashinfer", "_host", "_shown", "args", "case", "release", "sm", "sm_text")
 
     def __init__(self, case: Case, release: Sglang, args: Mapping[str, Value], sm: str) -> None:
         self.case = case
@@ -72,6 +72,8 @@ class Context:
         self.sm: Sm = (int(major or 0), int(minor or 0))  # (0, 0): no GPU facts
         environment = tuple(sorted(case.env.items())) if case.env else ()
         self._host = (release.artifact.sha256, sm, self.arch, case.nnodes, case.gpu_name, environment)
+        # values as parts of a key: not given, True and 1 are three different things
+        self._shown = {flag: repr(value) for flag, value in args.items()}
         self._flashinfer: Flashinfer | bool | None = False
 
     # flags
@@ -192,18 +194,17 @@ class Context:
 
     def holds(self, text: str, **known: Any) -> bool | None:
         """A condition of the engine for this case; None where not every part of it is known. `known`: local names."""
-        if known:
-            return conditions.holds(text, lambda atom: known[atom] if atom in known else atoms.value(self, atom))
-        key = (*self._host, text, *(self._hashed(flag) for flag in atoms.flags_of(self.release, text)))
-        if key not in _HELD:
-            if len(_HELD) > 100_000:
-                _HELD.clear()
-            _HELD[key] = conditions.holds(text, lambda atom: atoms.value(self, atom))
-        return _HELD[key]
-
-    def _hashed(self, flag: str) -> str:
-        """A flag's value as part of a key: not given, True and 1 are three different things."""
-        return repr(self.args[flag]) if flag in self.args else ""
+        locals_ = repr(sorted(known.items())) if known else ""
+        key = (*self._host, text, locals_, *map(self._shown.get, atoms.flags_of(self.release, text)))
+        try:
+            return _HELD[key]
+        except KeyError:
+            pass
+        if len(_HELD) > 100_000:
+            _HELD.clear()
+        held = conditions.holds(text, lambda atom: known[atom] if atom in known else atoms.value(self, atom))
+        _HELD[key] = held
+        return held
 
     def test(self, name: str, **known: Any) -> bool | None:
         """The condition of a named site for this case; None also where the site is not there."""
