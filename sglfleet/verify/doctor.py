@@ -110,6 +110,7 @@ def judged_as_it_stands(
     release: str, tokens: list[str], raw: Mapping[str, Any], sm: str | None, gpus: int | None
 ) -> tuple[tuple[Verdict, ...], dict[str, Any], str]:
     """Verdicts on a command line that already runs: nothing is dropped any more, so idle flags count as forced."""
+    from validators import parser
     from validators.argv import to_args
     from validators.case import Case, CaseError
     from validators.judge import judge
@@ -122,7 +123,8 @@ def judged_as_it_stands(
         reason = f"nothing is known of SGLang {release or 'of this release'}"
         unknown = (Verdict(n, v, Outcome.UNKNOWN, Decision.WARN, reason, "none") for n, v in given.items())
         return tuple(unknown), dict(given), str(error)
-    args = {name: value for name, value in to_args(known, tokens).args.items() if name not in PLACE}
+    given_ = parser.read(known, {n: v for n, v in to_args(known, tokens).args.items() if n not in PLACE})
+    args: dict[str, Any] = {one.flag.name if one.flag else one.name: one.value for one in given_}
     packages = dict(raw.get("packages") or {})
     case: dict[str, Any] = {"sglang": release, "args": args, "packages": packages}
     if packages.get("flashinfer-python"):

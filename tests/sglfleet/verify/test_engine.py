@@ -123,7 +123,7 @@ def test_nothing_is_left_behind(lab, answer):
 
 
 def test_doctor_over_ssh_and_the_server_still_serves(lab, answer):
-    command = ["doctor", "--host", "h1", "--unit", "handmade.service", "--ssh-config", str(lab.state / "ssh_config")]
+    command = ["doctor", "--host", "h1", "--unit", "handmade.service", "--ssh-config", str(lab.ssh_config)]
     more = ["--sm", "9.0", "--gpus", "1", "--no-profile", "--format", "json"]
     # in a process of its own: reaching hosts patches the standard library for good
     argv = [sys.executable, "-m", "sglfleet", *command, *more]
