@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sglfleet.commands.lint import where_it_runs
 from sglfleet.exits import Exit
 
 if TYPE_CHECKING:
@@ -23,12 +24,7 @@ SIGNS = {True: "passed", False: "stops here", None: "nobody can tell"}
 @click.argument("flag")
 @click.argument("others", nargs=-1, type=click.UNPROCESSED)
 @click.option("--sglang", required=True, help="Exact release, such as 0.5.9.")
-@click.option("--sm", multiple=True, help="Compute capability, such as 12.0.")
-@click.option("--gpu", default="", help="GPUs by name instead: `H200`, `rtx-pro-6000 x4`.")
-@click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the node.")
-@click.option("--interconnect", type=click.Choice(["nvswitch", "nvlink", "pcie"]), help="How the GPUs are linked.")
-@click.option("--arch", default="", help="Model architecture, such as Qwen3MoeForCausalLM.")
-@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The model's config.json.")
+@where_it_runs
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     flag: str,

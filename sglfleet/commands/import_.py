@@ -29,13 +29,13 @@ def command(
       sglfleet import --sglang 0.5.23 --gpu "h200 x8" run.sh -o group_data/services
     """
     from sglfleet.commands.lint import read_hardware, read_sources
-    from sglfleet.launch.judged import lint
+    from sglfleet.launch.judged import Hardware, lint
     from sglfleet.launch.service_file import write
     from validators.knowledge import UnknownReleaseError
     from validators.load import load
 
     found, wrong = read_sources(source)
-    hardware, told = read_hardware(sm, gpu, None, "") if sm or gpu else read_hardware(("9.0",), "", None, "")
+    hardware, told = read_hardware(sm, gpu, None, "") if sm or gpu else (Hardware(), [])
     wrong += told
     for launch in found:
         release = sglang or launch.sglang

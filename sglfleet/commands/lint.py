@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,29 @@ if TYPE_CHECKING:
     from sglfleet.launch.judged import Hardware, Linted
 
 
+_WHERE = (
+    click.option("--sm", multiple=True, help="Compute capability, such as 12.0; several for mixed GPUs."),
+    click.option("--gpu", default="", help="GPUs by name instead: `H200`, `rtx-pro-6000 x4`."),
+    click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the node."),
+    click.option("--interconnect", type=click.Choice(["nvswitch", "nvlink", "pcie"]), help="How the GPUs are linked."),
+    click.option("--arch", default="", help="Model architecture, such as Qwen3MoeForCausalLM."),
+    click.option(
+        "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The model's config.json."
+    ),
+)
+
+
+def where_it_runs(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say on which hardware and model a command is judged."""
+    for option in reversed(_WHERE):
+        function = option(function)
+    return function
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("source", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--sglang", default="", help="Exact release, such as 0.5.9. By default the one an image names.")
-@click.option("--sm", multiple=True, help="Compute capability, such as 12.0; several for mixed GPUs.")
-@click.option("--gpu", default="", help="GPUs by name instead: `H200`, `rtx-pro-6000 x4`.")
-@click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the node.")
-@click.option("--interconnect", type=click.Choice(["nvswitch", "nvlink", "pcie"]), help="How the GPUs are linked.")
-@click.option("--arch", default="", help="Model architecture, such as Qwen3MoeForCausalLM.")
-@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The model's config.json.")
+@where_it_runs
 @click.option("--all", "everything", is_flag=True, help="Show flags that work as well.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="Exit 3 where something would be dropped, replaced or warned of.")

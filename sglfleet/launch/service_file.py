@@ -9,7 +9,7 @@ from typing import Any
 from sglfleet.launch.judged import Linted
 from validators import parser
 from validators.knowledge import load_sglang
-from validators.verdict import Decision, Verdict
+from validators.verdict import Decision, Outcome, Verdict
 
 _SECRETS = ("api-key", "admin-api-key", "ssl-keyfile-password")
 _RANKS = ("nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
@@ -73,7 +73,8 @@ def _args(args: dict[str, Any], verdicts: dict[str, Verdict], written_as: dict[s
     for flag in sorted(args):
         verdict = verdicts.get(written_as.get(flag, flag)) or verdicts.get(flag)
         line = f"{flag}: {_value(args[flag])}"
-        if verdict is not None and verdict.decision is Decision.REFUSE:
+        # without a GPU only the parser can have refused anything
+        if verdict is not None and verdict.decision is Decision.REFUSE and verdict.outcome is not Outcome.UNKNOWN:
             out.append(f"  # {line}   # refused: {' '.join(verdict.reason.split())}")
         else:
             out.append(f"  {line}")

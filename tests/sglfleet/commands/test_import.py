@@ -64,3 +64,12 @@ def test_any_text_value_survives(value):
     out = call("--sglang", "0.5.23", f"sglang serve /models/m --served-model-name m --chat-template {quote(value)}")
     assert out.exit_code == 0, out.output
     assert yaml.safe_load(out.output)["args"]["chat-template"] == value
+
+
+def test_without_a_gpu_nothing_is_assumed_of_one():
+    flags = "sglang serve /models/m --attention-backend trtllm_mla --enable-pdmux"
+    out = call("--sglang", "0.5.23", flags)
+    assert out.exit_code == 0, out.output
+    assert set(yaml.safe_load(out.output)["args"]) == {"attention-backend", "enable-pdmux"}
+    hopper = call("--sglang", "0.5.23", "--sm", "12.0", flags)
+    assert "# enable-pdmux: true   # refused" in hopper.output
