@@ -104,7 +104,7 @@ def roll(
     from sglfleet.roll.remote import Remote
     from sglfleet.roll.report import Report
     from sglfleet.roll.service import roll_service
-    from sglfleet.roll.turn import RouterError
+    from sglfleet.roll.state import RouterError
 
     if problem := mode_problem(sys.argv):
         raise RuntimeError(problem)
@@ -148,7 +148,7 @@ def router_of(inventory: Any, service: str, say: Say, nodes: int) -> Router | No
     """The router of a service, deployed and answering; None where the inventory has none."""
     from sglfleet import router as routers
     from sglfleet.roll.remote import Remote
-    from sglfleet.roll.turn import RouterError
+    from sglfleet.roll.state import RouterError
 
     for host in inventory:
         data = host.data.get("router")

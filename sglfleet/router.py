@@ -16,11 +16,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sglfleet.roll.remote import LostError, RefusedError, Remote, text
-from sglfleet.roll.turn import RouterError, nap
+from sglfleet.roll.state import RouterError, nap
 
 VERSION = "0.3.2"  # the release all of this was run with
 POLICIES = ("random", "round_robin", "cache_aware", "power_of_two", "manual")
-LISTED = 60.0  # s until a change must show in the list
+LISTED = 120.0  # s until a change must show in the list
+AGAIN = 20.0  # s in which a router that does not answer is asked again: systemd may be restarting it, or it is busy
 READY = 60.0  # s until a started router must answer
 ROOT = "/opt/sglfleet/routers"
 
@@ -123,7 +124,11 @@ class Router:
 
     def workers(self) -> list[dict[str, Any]]:
         """The list, as the router tells it. Raises RouterError."""
+        end = time.monotonic() + AGAIN
         status, said = self._call("GET", "/workers")
+        while status != 200 and time.monotonic() < end:
+            nap(1.0)
+            status, said = self._call("GET", "/workers")
         if status != 200:
             raise RouterError(
                 f"router on {self.remote.name}: GET /workers answered {status or 'nothing'}: {said[:200]}"
@@ -216,7 +221,7 @@ class Router:
         try:
             answer = self.remote.ask(job, timeout=30.0)
         except (LostError, RefusedError) as error:
-            raise RouterError(f"router on {self.remote.name}: {error}") from None
+            return 0, str(error)
         return int(answer.get("status") or 0), str(answer.get("text") or answer.get("error") or "")
 
     def _one_at_a_time(self) -> Any:

@@ -70,12 +70,17 @@ def lab(lab_machine: None) -> Iterator[Lab]:
 def healed(lab: Lab) -> Iterator[Lab]:
     """The session's lab, for tests that cut, crash or freeze: afterwards every host is up and reachable again."""
     yield lab
+    mend(lab)
+
+
+def mend(lab: Lab) -> None:
+    """Whatever was cut, crashed or frozen: every host is up and reachable again."""
     for host in lab.hosts():
         if host.group.frozen():
             host.thaw()
         host.heal() if host.is_up() else host.boot()
     for host in lab.hosts():
-        host.wait()
+        host.wait(300)
 
 
 @pytest.fixture(scope="module")

@@ -142,7 +142,7 @@ def chosen(view: View, choose: Choose) -> dict[str, Target]:
 def run(view: View, targets: Mapping[str, Target], policy: Policy, fleet: Fleet, say: Say) -> Report:
     """Roll to the targets, with the same care as a deploy."""
     from sglfleet.roll.service import roll_service
-    from sglfleet.roll.turn import RouterError
+    from sglfleet.roll.state import RouterError
     from sglfleet.rollout import router_of
 
     try:

@@ -15,7 +15,8 @@
 #   node.sh targets SERVICE                           what is known of the kept releases
 #
 # `go` and `back` work in a transient unit: a lost connection or a killed controller cannot leave the host between stop
-# and start. Once NEW has started, a timer takes the host back after WATCH seconds unless somebody accepts the turn.
+# and start. Once NEW has started, a timer takes the host back after WATCH seconds unless somebody accepts the turn; it
+# waits as long as a live run holds the lock, be it this one (slow) or the next one (which took the turn over).
 # Times are seconds of the host's own uptime with its boot id, so a wrong clock on either side does not matter.
 set -u
 verb=$1 svc=$2
@@ -39,15 +40,35 @@ release_of() { [ "${1:-0}" -gt 0 ] 2>/dev/null && tr '\0' '\n' < "/proc/$1/envir
 mine() {                                                              # a controller that was slept or cut off must not touch anything
   [ "$(field "$lock" run)" = "$1" ] || { say error "the lock is held by $(field "$lock" who), not by this run"; exit 75; }
 }
+alive() {                                                             # does a run hold the lock, with a lease that goes on?
+  [ -f "$lock" ] && [ "$(field "$lock" boot)" = "$(boot)" ] || return 1
+  age=$(( $(up) - $(field "$lock" renewed) ))
+  [ "$age" -ge 0 ] && [ "$age" -le "$(field "$lock" lease)" ]
+}
 settled() { case "$(field "$turn" phase)" in ''|accepted|reverted|stopped) return 0;; *) return 1;; esac; }
-busy() { systemctl is-active --quiet "sglfleet-turn-$svc.service" "sglfleet-back-$svc.service"; }   # any of them
-unwatch() { systemctl stop "sglfleet-watch-$svc.timer" 2>/dev/null; systemctl reset-failed "sglfleet-watch-$svc.*" 2>/dev/null; true; }
+busy() {                                                              # is a turn or its undoing under way, by whomever?
+  systemctl is-active --quiet "sglfleet-turn-$svc.service" "sglfleet-back-$svc.service" && return 0     # any of them
+  [ -f "$dir/turn.mutex" ] && ! flock -n -s "$dir/turn.mutex" true
+}
+unwatch() {
+  systemctl stop "sglfleet-watch-$svc.timer" 2>/dev/null
+  [ "$verb" = watchdog ] || systemctl stop "sglfleet-watch-$svc.service" 2>/dev/null
+  systemctl reset-failed "sglfleet-watch-$svc.*" 2>/dev/null
+  true
+}
 watch() {
   unwatch
   systemd-run --quiet --collect --unit="sglfleet-watch-$svc" --on-active="$1" --timer-property=AccuracySec=1s \
     /bin/sh "$self" watchdog "$svc" "$2"
 }
 start() { systemctl reset-failed "$unit" 2>/dev/null; systemctl start "$unit"; }
+start_again() {                                                       # what served before serves again, sooner or later: a busy machine
+  for pause in 2 5 0; do                                              # or memory that is not free yet must not decide it
+    start && return 0
+    sleep "$pause"
+  done
+  return 1
+}
 history() {
   printf '%s\n' "$1" >> "$base/history.jsonl"
   if [ "$(wc -l < "$base/history.jsonl")" -gt 1000 ]; then
@@ -67,7 +88,7 @@ go_back() {                                                           # go_back 
     systemctl reset-failed "$unit" 2>/dev/null
     rm -f "$base/current"
     put "$turn" phase stopped
-  elif sh "$dir/switch.sh" "$svc" "$old" >&2 && start; then
+  elif sh "$dir/switch.sh" "$svc" "$old" >&2 && start_again; then
     put "$turn" phase reverted
   else
     put "$turn" phase revert-failed
@@ -112,9 +133,7 @@ lock)
   flock -w 10 9 || { say error "the lock's mutex is busy"; exit 75; }
   if [ -f "$lock" ]; then
     holder=$(field "$lock" run)
-    age=$(( $(up) - $(field "$lock" renewed) ))
-    if [ "$holder" != "$run" ] && [ "$holder" != "${break:-none}" ] \
-      && [ "$(field "$lock" boot)" = "$(boot)" ] && [ "$age" -le "$(field "$lock" lease)" ] && [ "$age" -ge 0 ]; then
+    if [ "$holder" != "$run" ] && [ "$holder" != "${break:-none}" ] && alive; then
       sed 's/^/lock_/' "$lock"
       say lock_age "$age"
       exit 75
@@ -140,6 +159,7 @@ go)
   mine "$run"
   [ -f "$base/releases/$new/.complete" ] || { say error "release $new is not staged here"; exit 66; }
   busy && { say error "another turn is under way here"; exit 75; }
+  exec 9> "$dir/turn.mutex"; flock -w 5 9 || { say error "another turn is under way here"; exit 75; }
   unwatch
   { say run "$run"; say new "$new"; say old "$old"; say watch "$watch"; say phase begun; say boot "$(boot)"; say began "$(up)"; } > "$turn.new"
   mv -T "$turn.new" "$turn"
@@ -180,8 +200,13 @@ undo)
   go_back "$1"
   ;;
 watchdog)
-  exec 9> "$dir/turn.mutex"; flock 9
-  [ "$(field "$turn" run)" = "$1" ] && ! settled || exit 0
+  while :; do
+    exec 9> "$dir/turn.mutex"; flock 9
+    [ "$(field "$turn" run)" = "$1" ] && ! settled || exit 0
+    alive || break                                                    # with the mutex: a run that takes the lock now finds us at work
+    exec 9>&-
+    sleep 2
+  done
   go_back "nobody accepted the new release in time"
   summary "nobody accepted the new release in time"
   ;;

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sglfleet.exits import Exit
-from sglfleet.roll.turn import Outcome
+from sglfleet.roll.state import Outcome
 
 SCHEMA_VERSION = 1
 

@@ -7,16 +7,18 @@ import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sglfleet.roll import history, lock
+from sglfleet.roll import history
 from sglfleet.roll.latch import Latch
+from sglfleet.roll.locking import fenced, keep, let_go, lock_all, settle
 from sglfleet.roll.plan import Node, Plan, Policy, Unit, lines, plan
 from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
 from sglfleet.roll.report import Report
+from sglfleet.roll.state import Outcome, Roll, RouterError, RouterLike, each, patient
+from sglfleet.roll.steps import watch
 from sglfleet.roll.target import Target
-from sglfleet.roll.turn import Outcome, Roll, RouterError, RouterLike, each, nap, take, watch
+from sglfleet.roll.turn import take
 
 if TYPE_CHECKING:
     from gevent import Greenlet
@@ -42,7 +44,7 @@ def roll_service(
     began = time.monotonic()
     report = Report(service, run=uuid.uuid4().hex[:12], out=dict(out or {}))
     held: dict[str, Remote] = {}
-    keeper: Greenlet | None = None
+    keepers: list[Greenlet] = []
     try:
         found = _look(remotes, report)
         chosen = plan(nodes_of(targets, found, report.out), policy)
@@ -52,10 +54,12 @@ def roll_service(
             _keep(report, chosen, found)
             _keep_router(router, targets, found, report, say)
             return report
-        found = _lock(service, targets, remotes, report, held)
+        found = lock_all(targets, remotes, report, held)
         if report.refused:
             return report
-        found = _settle(found, held, report, say)
+        latch = Latch()
+        keepers = keep(report.run, latch, held)
+        found = settle(found, targets, held, report, say)
         chosen = plan(nodes_of(targets, found, report.out), policy)
         report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
         for text in report.plan:
@@ -72,18 +76,17 @@ def roll_service(
             remotes=dict(remotes),
             prove=prove,
             found=found,
-            latch=Latch(),
+            latch=latch,
             say=say,
             router=router,
+            known=_known(held, report),
         )
-        roll.known = {host: remote.targets() for host, remote in held.items()}
-        keeper = _keep_lock(roll, held)
         _keep_router(router, targets, found, report, say)
         if report.refused:
             return report
         _batches(roll, chosen, report.outcomes)
         report.closed = "; ".join([roll.latch.reason, *roll.latch.later]) if roll.latch.closed else ""
-        if roll.latch.closed and policy.on_failure == "rollback" and not _fenced(roll):
+        if roll.latch.closed and policy.on_failure == "rollback" and not fenced(roll.latch):
             _take_back(roll, report)
         if chosen.blocked and not roll.latch.closed:
             report.refused = tuple(
@@ -91,9 +94,9 @@ def roll_service(
                 for unit in chosen.blocked
             )
     finally:
-        if keeper is not None:
+        for keeper in keepers:
             keeper.kill()
-        _unlock(report.run, held)
+        let_go(report.run, held)
         report.seconds = time.monotonic() - began
     return report
 
@@ -114,6 +117,17 @@ def _look(remotes: Mapping[str, Remote], report: Report) -> dict[str, Probe]:
         else:
             report.out[host] = answer
     return found
+
+
+def _known(held: Mapping[str, Remote], report: Report) -> dict[str, dict[str, Target]]:
+    """What each host remembers of older releases. A host that is lost just now is found out by its own turn."""
+    known: dict[str, dict[str, Target]] = {}
+    for host, remote in held.items():
+        try:
+            known[host] = remote.targets() if host not in report.out else {}
+        except LostError:
+            known[host] = {}
+    return known
 
 
 def nodes_of(targets: Mapping[str, Target], found: Mapping[str, Probe], out: Mapping[str, str]) -> list[Node]:
@@ -180,84 +194,6 @@ def _keep_router(
         report.refused = (f"{error}: nothing was touched",)
 
 
-def _lock(
-    service: str, targets: Mapping[str, Target], remotes: Mapping[str, Remote], report: Report, held: dict[str, Remote]
-) -> dict[str, Probe]:
-    """All locks or none: a second controller must not take turns with the first one on other hosts of the service."""
-    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    words = [report.run, str(lock.LEASE), history.operator(), since, lock.origin()]
-
-    def one(host: str) -> tuple[bool, Probe | str]:
-        try:
-            taken, state = remotes[host].prepare(words, [targets[host]])
-            if not taken and lock.dead(state.lock):
-                taken, state = remotes[host].prepare([*words, state.lock.get("run", "")], [targets[host]])
-        except LostError as error:
-            return False, str(error)
-        except RefusedError as error:
-            return False, Probe({}, {"error": str(error)})
-        return taken, state
-
-    found: dict[str, Probe] = {}
-    refused = []
-    for host, (taken, state) in each([h for h in targets if h in remotes and h not in report.out], one).items():
-        if taken and isinstance(state, Probe):
-            held[host], found[host] = remotes[host], state
-        elif isinstance(state, str):
-            report.out[host] = state
-        elif "error" in state.lock:
-            refused.append(f"{host}: {state.lock['error']}")
-        else:
-            refused.append(lock.describe(host, state.lock))
-    report.refused = tuple(refused)
-    return found
-
-
-def _settle(
-    found: dict[str, Probe], held: Mapping[str, Remote], report: Report, say: Say, patience: float = 900.0
-) -> dict[str, Probe]:
-    """Wait until turns that a killed controller left under way have ended on their own."""
-    end = time.monotonic() + patience
-    settled: dict[str, Probe] = {}
-    for host, state in found.items():
-        if state.busy:
-            say(f"{host}: a turn of a former run is under way, waiting for its end")
-        try:
-            while state.busy and time.monotonic() < end:
-                nap(1.0)
-                state = held[host].probe()
-            settled[host] = state
-        except (LostError, RefusedError) as error:
-            report.out[host] = str(error)
-    return settled
-
-
-def _keep_lock(roll: Roll, held: Mapping[str, Remote]) -> Greenlet:
-    import gevent
-
-    def renew(host: str) -> None:
-        try:
-            output = held[host].node("renew", roll.run)
-        except LostError:
-            return  # its turn finds out, and the lease may well survive
-        if output.code == 75:
-            roll.latch.close(f"{host}: {FENCED}: {output.out.strip().removeprefix('error=')}")
-
-    def loop() -> None:
-        while True:
-            gevent.sleep(lock.RENEW)
-            gevent.joinall([gevent.spawn(renew, host) for host in held])
-
-    return gevent.spawn(loop)
-
-
-FENCED = "the lock was taken over"
-
-
-def _fenced(roll: Roll) -> bool:
-    return any(FENCED in text for text in (roll.latch.reason, *roll.latch.later))
-
-
 def _batches(roll: Roll, chosen: Plan, outcomes: dict[str, Outcome]) -> None:
     """One batch after another; all units of a batch at once. Stops where the latch closes."""
     for batch in chosen.batches:
@@ -297,20 +233,15 @@ def _take_back(roll: Roll, report: Report) -> None:
     if not targets:
         return
     roll.say(f"{roll.service}: taking back {', '.join(targets)}")
-    found = {host: roll.remotes[host].probe() for host in targets}
+    found: dict[str, Probe] = {}
+    for host in list(targets):
+        try:
+            found[host] = patient(roll, host, roll.remotes[host].probe)
+        except (LostError, RefusedError) as error:
+            report.outcomes[host].warning = f"not taken back, cannot be reached: {error}"
+            del targets[host]
     back = replace(roll, targets={**roll.targets, **targets}, found={**roll.found, **found}, latch=Latch())
     chosen = plan(nodes_of(targets, found, {}), replace(roll.policy, canary=()))
     _batches(back, chosen, report.rolled_back)
     if back.latch.closed:
         report.closed += f"; taking back stopped: {back.latch.reason}"
-
-
-def _unlock(run: str, held: Mapping[str, Remote]) -> None:
-    def one(host: str) -> None:
-        try:
-            held[host].node("unlock", run)
-        except LostError:
-            return  # the lease runs out
-
-    if held:
-        each(held, one)

@@ -32,6 +32,11 @@ class Target:
     def base_url(self) -> str:
         return self.url or f"http://127.0.0.1:{self.port}"
 
+    @property
+    def turn_limit(self) -> float:
+        """Seconds that a turn may take on the host by itself: a stop, a failed start, and three tries to go back."""
+        return self.stop_timeout * 2 + self.start_timeout * 4 + 60
+
     def dump(self) -> str:
         """One line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=True, sort_keys=True)

@@ -104,7 +104,7 @@ import json, sys
 from types import SimpleNamespace
 from sglfleet.fleet import connect
 from sglfleet.roll.remote import Remote
-from sglfleet.roll.turn import RouterError
+from sglfleet.roll.state import RouterError
 from sglfleet.router import Router, parse
 port, urls = int(sys.argv[1]), sys.argv[2:]
 data = {"service": "x", "port": port, "host": "127.0.0.1"}

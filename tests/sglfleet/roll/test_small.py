@@ -15,8 +15,8 @@ from sglfleet.roll import history, lock
 from sglfleet.roll.latch import Latch, LatchClosedError
 from sglfleet.roll.remote import parse
 from sglfleet.roll.report import Report
+from sglfleet.roll.state import Outcome
 from sglfleet.roll.target import Target
-from sglfleet.roll.turn import Outcome
 
 
 def test_the_latch_closes_once_and_stays() -> None:

@@ -1,0 +1,92 @@
+"""What is changed, in which order, how many at a time; read from the hosts' journals."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from lab.fleet import Lab
+from tests.lab import rolling
+from tests.lab.roll.common import HOSTS, KINDS, NEW, OLD, THREE, results, to
+from tests.lab.rolling import Kind
+
+pytestmark = pytest.mark.lab
+
+
+def test_six_hosts_and_a_release_that_fails_on_start(six: Lab) -> None:
+    began, before = time.time(), {host: rolling.main_pid(six, host) for host in HOSTS}
+    report = rolling.roll(six, to("badflag00000", HOSTS))
+    assert report["exit"] == 4
+    assert results(report) == {"h1": "reverted", **dict.fromkeys(HOSTS[1:], "untouched")}
+    assert rolling.all_serve(six, HOSTS) == to(OLD, HOSTS)
+    assert {h: rolling.main_pid(six, h) for h in HOSTS[1:]} == {h: before[h] for h in HOSTS[1:]}, "never restarted"
+    assert rolling.most_out(six, HOSTS, began) == 1, "only the canary was ever down"
+    assert "flag no-such-flag of this service" in report["hosts"]["h1"]["diagnoses"][0]
+    assert any("unrecognized arguments" in line for line in report["hosts"]["h1"]["log"])
+    history = six.host("h1").exec("tail", "-n1", f"/var/lib/sglfleet/{rolling.SERVICE}/history.jsonl").stdout
+    assert json.loads(history)["result"] == "reverted"
+
+
+def test_a_good_release_goes_through_in_order_and_a_second_run_changes_nothing(six: Lab) -> None:
+    began = time.time()
+    run = rolling.start(six, to(NEW, HOSTS))
+    report = run.done()
+    assert report["exit"] == 0, run.lines
+    assert rolling.all_serve(six, HOSTS) == to(NEW, HOSTS)
+    assert 1 <= rolling.most_out(six, HOSTS, began) <= 2
+    stops = sorted((next(a for a, b in rolling.outages(six, h) if b > began), h) for h in HOSTS)
+    assert stops[0][1] == "h1"
+    assert {h for _, h in stops[1:3]} == {"h2", "h3"}
+    assert {h for _, h in stops[3:5]} == {"h4", "h5"}
+    pids = {host: rolling.main_pid(six, host) for host in HOSTS}
+    assert set(results(rolling.roll(six, to(NEW, HOSTS))).values()) == {"kept"}
+    assert {host: rolling.main_pid(six, host) for host in HOSTS} == pids
+    assert not six.host("h1").exec("cat", f"/var/lib/sglfleet/{rolling.SERVICE}/lock").stdout, "no lock stays"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("bad", "exit_code"), [("", 0), ("h2", 4)])
+def test_a_group_changes_as_one(three: Lab, bad: str, exit_code: int) -> None:
+    """Two ranks of one server: both go, and where the second rank fails the first goes back too."""
+    rolling.stage(three, THREE, "pair00000000")
+    if bad:
+        rolling.stage(three, [bad], "pair00000000", Kind(mode="bad-flag"))
+    own = {"h1": {"group": "pair", "rank": 0}, "h2": {"group": "pair", "rank": 1}}
+    run = rolling.start(three, to("pair00000000"), {"max_unavailable": 1}, own=own)
+    report = run.done()
+    assert report["exit"] == exit_code
+    after = OLD if bad else "pair00000000"
+    assert rolling.all_serve(three, THREE) == to(after)
+    assert "h1 + h2: drain" in run.lines
+
+
+@pytest.mark.full
+def test_order_is_the_inventory_s_in_twenty_runs(three: Lab) -> None:
+    """pyinfra's own order is that of a set. Read from the hosts' journals: when each server was stopped."""
+    order = ["h3", "h1", "h2"]  # as the inventory says, neither sorted nor as it was up
+    for number in range(20):
+        began = time.time()
+        release = NEW if number % 2 == 0 else OLD
+        policy = {"max_unavailable": 1, "soak": 0.0}
+        assert rolling.start(three, to(release, order), policy).done()["exit"] == 0
+        stops = sorted((min(a for a, _ in rolling.outages(three, h) if a > began), h) for h in order)
+        assert [host for _, host in stops] == order, number
+        assert rolling.most_out(three, order, began) == 1
+
+
+@pytest.mark.full
+def test_twenty_hosts_and_a_release_that_fails_on_start(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(20)
+    names = [host.name for host in lab.hosts()]
+    for release in (OLD, "badflag00000"):
+        rolling.stage(lab, names, release, KINDS[release])
+    rolling.place(lab, names, OLD)
+    began, before = time.time(), {host: rolling.main_pid(lab, host) for host in names}
+    report = rolling.roll(lab, to("badflag00000", names), {"max_unavailable": 2})
+    assert results(report) == {"h1": "reverted", **dict.fromkeys(names[1:], "untouched")}
+    assert rolling.all_serve(lab, names) == to(OLD, names)
+    assert {h: rolling.main_pid(lab, h) for h in names[1:]} == {h: before[h] for h in names[1:]}
+    assert rolling.most_out(lab, names, began) == 1
