@@ -17,6 +17,7 @@ from sglfleet.exits import Exit
 if TYPE_CHECKING:
     from sglfleet.planning import Plan
     from sglfleet.roll.report import Report as RollReport
+    from sglfleet.verify.after import Effect
     from sglfleet.verify.document import Document
 
 SCHEMA_VERSION = 1
@@ -85,14 +86,21 @@ class Outcome:
                 self.say(f"      {note}")
         self.say("")
 
-    def proven(self, document: Document) -> None:
-        """What was proven on the changed hosts; kept beside the report, as a page too."""
+    def proven(self, document: Document, effects: tuple[Effect, ...] = ()) -> None:
+        """What was proven and measured on the changed hosts; kept beside the report, as a page too."""
+        from sglfleet.report.effects import figures
         from sglfleet.verify.showing import keep
 
         self.extra["proof"] = document.to_json()
+        charts: tuple[str, ...] = ()
+        if effects:
+            self.extra["effects"] = [effect.to_json() for effect in effects]
+            charts = tuple(
+                figure for e in effects for figure in figures(e.service, e.comparison, e.earlier, e.measured.valid)
+            )
         self.codes.add(document.exit(strict=False))
         try:
-            self.say(f"proof: {keep(document, str(self.root / 'reports')).with_suffix('.html')}")
+            self.say(f"proof: {keep(document, str(self.root / 'reports'), charts).with_suffix('.html')}")
         except OSError as e:
             self.say(f"the proof could not be written: {e.strerror}")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from sglfleet.planning import Job
     from sglfleet.roll.remote import Remote
+    from sglfleet.roll.state import Halt
     from sglfleet.router import Router
     from validators.service import Rollout
 
@@ -92,13 +93,15 @@ def roll(
     absent: Mapping[str, Mapping[str, str]] | None = None,
     say: Say | None = None,
     prove: Callable[[str, str], str] | None = None,
+    measure: Callable[[str, str], Halt | None] | None = None,
 ) -> list[Report]:
     """Roll every service of `jobs`, one after another; hosts that run the right release already count and are kept.
 
     `absent`: service -> host -> why nothing can be done there (unreachable, staging failed). `prove`: (host,
-    service) -> why the started release must not stay, "" where it may: the last step before it is accepted. Hosts
-    are taken in the order of the inventory, whatever the order of `jobs`. Raises RuntimeError, before anything is
-    touched, where pyinfra was called in a way that cannot roll.
+    service) -> why the started release must not stay, "" where it may: the last step before it is accepted.
+    `measure`: the same after it, out of the router: why no further host is to change. Hosts are taken in the order of
+    the inventory, whatever the order of `jobs`. Raises RuntimeError, before anything is touched, where pyinfra was
+    called in a way that cannot roll.
     """
     from sglfleet.fleet import keep_alive
     from sglfleet.roll.remote import Remote
@@ -132,7 +135,9 @@ def roll(
         else:
             policy = policy_of(rollout, list(targets), routed=router is not None)
             reports.append(
-                roll_service(service, targets, remotes, policy, out=out, router=router, say=tell, prove=prove)
+                roll_service(
+                    service, targets, remotes, policy, out=out, router=router, say=tell, prove=prove, measure=measure
+                )
             )
         for line in reports[-1].lines():
             tell(line)

@@ -298,6 +298,7 @@ def _roll_all(state: State, host: Host, fleet: Fleet) -> bool:
 
 def _drive(state: State, fleet: Fleet) -> None:
     from sglfleet import rollout
+    from sglfleet.verify.after import After
     from sglfleet.verify.stage import Stage
 
     absent: dict[str, dict[str, str]] = {}
@@ -309,8 +310,9 @@ def _drive(state: State, fleet: Fleet) -> None:
     services = {(p.host.name, p.service.service): p.service for p in fleet.placements}
     releases = {(job.host, job.release.service): job.release.id for job in fleet.plan.jobs}
     proof = Stage(hosts, services, fleet.outcome.say, releases)
+    after = After(fleet.outcome.root, hosts, services, fleet.outcome.say, proof.statuses)
     try:
-        reports = rollout.roll(state, fleet.plan.jobs, absent=absent, prove=proof)
+        reports = rollout.roll(state, fleet.plan.jobs, absent=absent, prove=proof, measure=after)
     except RuntimeError as e:  # pyinfra was called in a way that cannot roll
         for name in {job.host for job in fleet.plan.jobs if job.why}:
             fleet.failed(name, str(e))
@@ -319,7 +321,7 @@ def _drive(state: State, fleet: Fleet) -> None:
         fleet.outcome.rolled(report)
         fleet.bad.update(report.failures)
     if proof.proofs:
-        fleet.outcome.proven(proof.document(fleet.name))
+        fleet.outcome.proven(proof.document(fleet.name), tuple(after.effects.values()))
 
 
 def remove_leftovers(fleet: Fleet) -> None:

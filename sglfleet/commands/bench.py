@@ -66,24 +66,24 @@ def run_command(
     from validators.source import InputError
 
     try:
-        runs, problems, failed = measure_service(inventory, service, only, repeats, seed, results)
-    except InputError as error:
+        made = measure_service(inventory, service, only, repeats, seed, results)
+    except (InputError, ValueError) as error:
         click.echo(str(error), err=True)
         sys.exit(Exit.BAD_INPUT)
     from sglfleet.report import effects
 
     if form == "json":
-        click.echo(json.dumps(effects.runs_json(service, runs, problems), indent=2))
+        click.echo(json.dumps(effects.runs_json(service, made.valid, made.problems), indent=2))
     else:
         from rich.console import Console
 
-        if runs:
-            Console().print(effects.runs_table(runs))
-        for where, problem in problems:
+        if made.valid:
+            Console().print(effects.runs_table(made.valid))
+        for where, problem in made.problems:
             click.echo(effects.problem_line(where, problem))
-    for line in failed:
+    for line in made.failed:
         click.echo(line, err=True)
-    codes = [Exit.HOST_FAILED] * bool(failed) + [Exit.REFUSED] * any(p.fatal for _, p in problems)
+    codes = [Exit.HOST_FAILED] * bool(made.failed) + [Exit.REFUSED] * any(p.fatal for _, p in made.problems)
     sys.exit(Exit.worst(codes))
 
 
@@ -91,8 +91,11 @@ def run_command(
 @click.argument("a")
 @click.argument("b")
 @click.option("--margin", default=0.02, show_default=True, help="A change smaller than this is no effect.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def compare_command(a: str, b: str, margin: float, form: str) -> None:
+@click.option(
+    "--as-released", is_flag=True, help="Compare releases as a whole: flags that were not proven are only remarks."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
+def compare_command(a: str, b: str, margin: float, as_released: bool, form: str) -> None:
     """Effect of B against A: faster, slower, no effect or inconclusive, with intervals.
 
     A and B are result files of `sglfleet bench`, or FILE#ARM for the runs of one arm or release in a file.
@@ -111,9 +114,17 @@ def compare_command(a: str, b: str, margin: float, form: str) -> None:
     if wrong:
         click.echo("\n".join(sorted(wrong)), err=True)
         sys.exit(Exit.BAD_INPUT)
-    comparison = compare(*arms, margin=margin)
+    comparison = compare(*arms, margin=margin, as_released=as_released)
     if form == "json":
         click.echo(json.dumps(effects.comparison_json(comparison), indent=2))
+        return
+    if form == "html":
+        from sglfleet.report import html
+
+        figures = effects.figures(comparison.b, comparison, *arms)
+        click.echo(
+            html.render({"started": _span(arms)}, tuple(figures), title=f"{comparison.b} against {comparison.a}")
+        )
         return
     from rich.console import Console
 
@@ -124,6 +135,14 @@ def compare_command(a: str, b: str, margin: float, form: str) -> None:
     for note in comparison.notes:
         click.echo(note)
     click.echo(effects.sentence(comparison))
+
+
+def _span(arms: Sequence[Sequence[Run]]) -> str:
+    """When the runs were made."""
+    from datetime import UTC, datetime
+
+    began = [datetime.fromtimestamp(run.started, UTC).strftime("%Y-%m-%d %H:%M UTC") for arm in arms for run in arm]
+    return f"runs from {min(began)} to {max(began)}" if began else ""
 
 
 def select(chosen: str) -> Sequence[Run]:

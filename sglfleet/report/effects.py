@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
+from html import escape
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from sglfleet.report.svg import Point, Series, chart
+from sglfleet.report.svg import Point, Series, chart, figure
 from sglfleet.verify.compare import PRIMARY, Comparison
 from sglfleet.verify.runs import Run
-from sglfleet.verify.statistics import Effect
+from sglfleet.verify.statistics import Effect, interval
 from sglfleet.verify.validity import Problem
 
 if TYPE_CHECKING:
@@ -117,13 +118,16 @@ def runs_json(service: str, runs: Sequence[Run], problems: Sequence[tuple[str, P
 
 
 def pictures(arms: dict[str, Sequence[Run]]) -> list[str]:
-    """Throughput and latency against concurrency with the spread of the runs, and power over time: inline SVG."""
+    """Throughput and latency against concurrency with intervals, and power over time, arms side by side: inline SVG."""
     out = [
-        chart(
+        figure(
             f"{title(metric)} by concurrency",
-            "concurrency",
-            title(metric),
-            [_series(n, a, metric) for n, a in arms.items()],
+            chart(
+                f"{title(metric)} by concurrency",
+                "concurrency",
+                title(metric),
+                [_series(n, a, metric) for n, a in arms.items()],
+            ),
         )
         for metric in SHOWN[:3]
     ]
@@ -133,13 +137,39 @@ def pictures(arms: dict[str, Sequence[Run]]) -> list[str]:
         if arm and arm[-1].telemetry
     ]
     if power:
-        out.append(chart("Power over time, last run", "s", "W", power, by_rank=False))
+        name = "power over the last run"
+        out.append(figure(name, chart(name, "seconds", "W", power, by_rank=False)))
     return out
 
 
 def _series(name: str, arm: Sequence[Run], metric: str) -> Series:
     groups: dict[int, list[float]] = defaultdict(list)
     for run in arm:
-        if metric in run.metrics:
+        if run.metrics.get(metric, 0.0) > 0:
             groups[run.concurrency].append(run.metrics[metric])
-    return Series(name, [Point(c, fmean(v), min(v), max(v)) for c, v in sorted(groups.items())])
+    return Series(name, [Point(c, *interval(v)) for c, v in sorted(groups.items())])
+
+
+def figures(service: str, comparison: Comparison | None, a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+    """What a benchmark gave, as HTML for the page: the sentence, the effects as a table, the pictures."""
+    names = (comparison.a, comparison.b) if comparison else ("", service)
+    arms = {name: arm for name, arm in zip(names, (a, b), strict=True) if arm}
+    if not arms:
+        return []
+    out = [f"<p>{escape(sentence(comparison) if comparison else f'{service}: measured, nothing to compare with.')}</p>"]
+    if comparison and comparison.effects:
+        heads = ("Metric", "Concurrency", "B / A", "Interval", "Verdict", "Pairs")
+        rows = [
+            (title(e.metric), e.concurrency, f"{e.ratio:.3f}", f"{e.low:.3f} … {e.high:.3f}", e.verdict, e.pairs)
+            for e in comparison.effects
+        ]
+        head = "".join(f"<th>{h}</th>" for h in heads)
+        body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+        out.append(
+            f'<div class="wide effects"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        )
+    if comparison:
+        lines = [*(problem_line(*p) for p in comparison.problems), *comparison.notes]
+        out += [f'<p class="soft">{escape(line)}</p>' for line in dict.fromkeys(lines)]
+    out.append(f'<div class="figures">{"".join(pictures(arms))}</div>')
+    return out

@@ -8,8 +8,11 @@ from typing import Any
 STATUSES = ("contradicted", "not proven", "proven")
 
 
-def render(document: Mapping[str, Any], charts: tuple[str, ...] = ()) -> str:
-    """The page of one document (`Document.to_json()`, or the same read back). `charts`: SVG of our own, trusted."""
+def render(document: Mapping[str, Any], charts: tuple[str, ...] = (), title: str = "") -> str:
+    """The page of one document (`Document.to_json()`, or the same read back).
+
+    `charts`: HTML of `sglfleet.report.effects`, trusted. `title`: instead of «Proof of …».
+    """
     from markupsafe import Markup
 
     from sglfleet.templates import page
@@ -18,10 +21,11 @@ def render(document: Mapping[str, Any], charts: tuple[str, ...] = ()) -> str:
     return page(
         "report.html.j2",
         document=document,
+        title=title,
         hosts=hosts,
         flags=_matrix(hosts),
         statuses=STATUSES,
-        charts=[Markup(chart) for chart in charts],  # noqa: S704 - drawn by sglfleet.report.svg, which escapes its labels
+        charts=[Markup(chart) for chart in charts],  # noqa: S704 - made by sglfleet.report.effects, which escapes all names
     )
 
 

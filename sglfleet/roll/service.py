@@ -15,7 +15,7 @@ from sglfleet.roll.locking import fenced, keep, let_go, lock_all, settle
 from sglfleet.roll.plan import Node, Plan, Policy, Unit, lines, plan
 from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
 from sglfleet.roll.report import Report
-from sglfleet.roll.state import Outcome, Roll, RouterError, RouterLike, each, patient
+from sglfleet.roll.state import Halt, Outcome, Roll, RouterError, RouterLike, each, patient
 from sglfleet.roll.steps import watch
 from sglfleet.roll.target import Target
 from sglfleet.roll.turn import take
@@ -36,6 +36,7 @@ def roll_service(
     router: RouterLike | None = None,
     say: Say = print,
     prove: Callable[[str, str], str] | None = None,
+    measure: Callable[[str, str], Halt | None] | None = None,
 ) -> Report:
     """Bring every host of `targets` (in inventory order) to its target release. `out`: unreachable host -> reason.
 
@@ -75,6 +76,7 @@ def roll_service(
             targets=dict(targets),
             remotes=dict(remotes),
             prove=prove,
+            measure=measure,
             found=found,
             latch=latch,
             say=say,
@@ -86,7 +88,8 @@ def roll_service(
             return report
         _batches(roll, chosen, report.outcomes)
         report.closed = "; ".join([roll.latch.reason, *roll.latch.later]) if roll.latch.closed else ""
-        if roll.latch.closed and policy.on_failure == "rollback" and not fenced(roll.latch):
+        back = policy.on_failure == "rollback" if roll.back is None else roll.back
+        if roll.latch.closed and back and not fenced(roll.latch):
             _take_back(roll, report)
         if chosen.blocked and not roll.latch.closed:
             report.refused = tuple(
@@ -240,7 +243,9 @@ def _take_back(roll: Roll, report: Report) -> None:
         except (LostError, RefusedError) as error:
             report.outcomes[host].warning = f"not taken back, cannot be reached: {error}"
             del targets[host]
-    back = replace(roll, targets={**roll.targets, **targets}, found={**roll.found, **found}, latch=Latch())
+    back = replace(
+        roll, targets={**roll.targets, **targets}, found={**roll.found, **found}, latch=Latch(), measure=None
+    )
     chosen = plan(nodes_of(targets, found, {}), replace(roll.policy, canary=()))
     _batches(back, chosen, report.rolled_back)
     if back.latch.closed:

@@ -41,6 +41,14 @@ class RouterLike(Protocol):
     def keep(self, serving: Iterable[str], allowed: Iterable[str]) -> list[str]: ...
 
 
+@dataclass(frozen=True)
+class Halt:
+    """Why no further node is to change although this one serves well, and whether what was changed goes back."""
+
+    reason: str
+    back: bool
+
+
 @dataclass
 class Outcome:
     """What became of one host."""
@@ -77,6 +85,8 @@ class Roll:
     say: Callable[[str], None]
     router: RouterLike | None = None
     prove: Callable[[str, str], str] | None = None  # (host, service) -> why the release must not stay; "" it may
+    measure: Callable[[str, str], Halt | None] | None = None  # (host, service), once accepted, still out of the router
+    back: bool | None = None  # what `measure` said of going back; None: `policy.on_failure` decides
     known: dict[str, dict[str, Target]] = field(default_factory=dict)  # host -> release -> target, of older releases
 
     def target(self, host: str, release: str) -> Target:

@@ -68,6 +68,16 @@ def proven(roll: Roll, unit: Unit) -> None:
         raise TurnError(host, why, "proof")
 
 
+def measured(roll: Roll, unit: Unit) -> str:
+    """Why the roll must not go on, after the latch was closed for it; "" where it may. The node serves either way."""
+    halt = roll.measure(unit.hosts[0], roll.service) if roll.measure is not None and unit.action != "gate" else None
+    if halt is None:
+        return ""
+    roll.back = halt.back
+    roll.latch.close(f"{unit.hosts[0]}: {halt.reason}")
+    return halt.reason
+
+
 def watch(roll: Roll) -> str:
     """Seconds after which a started host goes back by itself if nobody accepts it."""
     policy = roll.policy

@@ -15,7 +15,19 @@ from sglfleet.roll.latch import LatchClosedError
 from sglfleet.roll.plan import Unit
 from sglfleet.roll.remote import LostError, Probe, RefusedError
 from sglfleet.roll.state import Outcome, Roll, RouterError, TurnError, each
-from sglfleet.roll.steps import accept, check, drain, go, into_router, out_of_router, proven, soak, wait_started, watch
+from sglfleet.roll.steps import (
+    accept,
+    check,
+    drain,
+    go,
+    into_router,
+    measured,
+    out_of_router,
+    proven,
+    soak,
+    wait_started,
+    watch,
+)
 from sglfleet.roll.undo import undo
 
 
@@ -56,6 +68,8 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
         announce(roll, unit, stage, times)
         seconds = time.monotonic() - began
         each(unit.hosts, lambda host: accept(roll, host, gates, seconds))
+        times["benchmark"] = time.monotonic()
+        slow = measured(roll, unit)
     except LatchClosedError as closed:
         warning = into_router(roll, unit)
         return [
@@ -77,9 +91,8 @@ def take(roll: Roll, unit: Unit) -> list[Outcome]:
     took = spent(times, started)
     for host in unit.hosts:
         roll.say(f"{host}: serves {roll.targets[host].release[:12]}, {seconds:.1f} s")
-        outcomes.append(
-            Outcome(host, "accepted", roll.targets[host].release, warning, "router" if warning else "", gate=gates)
-        )
+        reason, where = (warning, "router") if warning else (slow, "benchmark") if slow else ("", "")
+        outcomes.append(Outcome(host, "accepted", roll.targets[host].release, reason, where, gate=gates))
         outcomes[-1].seconds, outcomes[-1].stages = seconds, took
     return outcomes
 

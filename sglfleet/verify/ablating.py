@@ -15,6 +15,7 @@ from sglfleet.verify.ablation import Question, Step
 from sglfleet.verify.arms import Arms, works
 from sglfleet.verify.benchmark import Failure
 from sglfleet.verify.compare import PRIMARY, Comparison, compare
+from sglfleet.verify.measuring import class_of, proven
 from sglfleet.verify.runs import Run
 from sglfleet.verify.statistics import at_level
 from validators.service import Benchmark
@@ -53,6 +54,10 @@ class Study:
     @property
     def kept(self) -> list[Run]:
         return runs.load([self.file]) if self.file.is_file() else []
+
+    def proofs(self, arm: str) -> dict[str, str]:
+        """What was proven of an arm at its first start; empty before."""
+        return next((run.proofs for run in self.kept if run.arm == arm and run.proofs), {})
 
     def seconds(self) -> tuple[float, str]:
         """How long it takes at most, and what that rests on."""
@@ -102,15 +107,18 @@ def _ask(study: Study, question: Question, on_step: Callable[[], None]) -> tuple
     """One flag: pairs until a look settles it, or all of them."""
     steps = ablation.schedule(question, study.pairs)
     comparison: Comparison | None = None
-    for look in ablation.looks(study.pairs):
+    for look in (1, *ablation.looks(study.pairs)):
         due = [step for step in steps if step.block < look]
         for step in ablation.left_over(due, _done(study, question.flag)):
             study.say(f"{question.flag}: {step.arm} it, pair {step.block + 1} of {study.pairs}")
             _measure(study, step)
             on_step()
         comparison = _compare(study, question, look)
+        if any(p.code == "unproven" and p.fatal for _, p in comparison.problems):
+            study.say(f"{question.flag}: no further runs: the flag was not proven active")
+            return comparison, look
         primary = [e for e in comparison.effects if e.metric == PRIMARY]
-        if primary and all(e.verdict != "inconclusive" for e in primary):
+        if look > 1 and primary and all(e.verdict != "inconclusive" for e in primary):
             return comparison, look
     return comparison, study.pairs
 
@@ -139,18 +147,29 @@ def _done(study: Study, flag: str) -> list[tuple[str, str, int]]:
 
 
 def _measure(study: Study, step: Step) -> None:
-    """Start the arm and make its runs; both arms of a block get the same prompts."""
+    """Start the arm and make its runs; both arms of a block get the same prompts.
+
+    The first start of an arm is proven after its runs, with a profile: the server is restarted next anyhow, so a
+    profiler that ends it does no harm, and the arm without the flag is the control of the one with it.
+    """
     arms = study.arms
+    name = f"{step.flag} {step.arm}"
     now = arms.start(step.on)
     planned = benchmark.plan(study.wanted, seed=1000 * (step.block + 1), repeats=1)
     for run in planned:
-        run["arm"], run["block"] = f"{step.flag} {step.arm}", step.block
-    for one in benchmark.measure(arms.host, benchmark.target(now), planned, has_smi=now.has_smi):
+        run["arm"], run["block"] = name, step.block
+    target = benchmark.target(now, *class_of(arms.root, arms.host.name), study.proofs(name))
+    made = []
+    for one in benchmark.measure(arms.host, target, planned, has_smi=now.has_smi):
         if isinstance(one, Failure):
-            raise operations.HostFailed(arms.host.name, f"{step.flag} {step.arm}: {one.reason}")
-        study.file.parent.mkdir(parents=True, exist_ok=True)
-        with study.file.open("a", encoding="utf-8") as out:
-            out.write(one.model_dump_json() + "\n")
+            raise operations.HostFailed(arms.host.name, f"{name}: {one.reason}")
+        made.append(one)
+    if not target.proofs:
+        told = proven(arms.host, target.service, profile=True)
+        made = [one.model_copy(update={"proofs": told}) for one in made]
+    study.file.parent.mkdir(parents=True, exist_ok=True)
+    with study.file.open("ab", buffering=0) as out:  # one write: a step that is cut leaves nothing
+        out.write("".join(one.model_dump_json() + "\n" for one in made).encode())
 
 
 def _original(study: Study) -> str:

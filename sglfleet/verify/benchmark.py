@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from validators.service import Benchmark
 
 POLL = 2.0  # s between looks at a benchmark that runs on a host
+STALE = 30  # s without a look: whoever followed the benchmark is gone
+UNIT = "sglfleet-bench-"
 UNPACK = "import json,sys\nfor n, t in json.load(sys.stdin).items(): open(sys.argv[1] + chr(47) + n, chr(119)).write(t)"
 SCRIPT = Path(__file__).parents[1] / "onhost/bench.py"
 
@@ -47,6 +49,8 @@ class Target:
     host_class: str = ""
     key_file: str = ""  # root-only file with the API key; "" for none
     cache_expected: bool = False
+    args: dict[str, str] = field(default_factory=dict)  # flags of the process
+    proofs: dict[str, str] = field(default_factory=dict)  # what the last proof says of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,10 @@ class Failure:
     reason: str
 
 
-def target(now: Running, host_class: str = "", gpu: str = "") -> Target:
+def target(now: Running, host_class: str = "", gpu: str = "", proofs: Mapping[str, str] | None = None) -> Target:
     """The benchmark's view of a running service. Prefix-cache hits are a fault unless prompts are meant to share."""
+    from sglfleet.verify.effective import given_flags
+
     argv = now.manifest["argv"]
     return Target(
         service=now.service,
@@ -74,6 +80,8 @@ def target(now: Running, host_class: str = "", gpu: str = "") -> Target:
         gpu=gpu,
         host_class=host_class,
         key_file=now.key_file,
+        args=given_flags(argv),
+        proofs=dict(proofs or {}),
     )
 
 
@@ -118,12 +126,16 @@ def spec(target: Target, planned: list[dict[str, Any]], has_smi: bool) -> dict[s
 
 
 def start_script(target: Target, told: dict[str, Any], name: str) -> tuple[str, str]:
-    """(shell script, its standard input) that starts the benchmark as a transient unit; the folder is the unit's own
-    and world-readable files in it hold no secret."""
-    folder = f"{paths.state(target.service)}/bench/{name}"
-    unit = f"sglfleet-bench-{name}"
+    """(shell script, its standard input) that starts the benchmark as a transient unit; world-readable files in its
+    folder hold no secret.
+
+    A benchmark of the service that somebody still follows is waited for a while, then the script fails; one that
+    nobody follows any more, its controller was killed, is ended. What such ones left behind is removed.
+    """
+    home = f"{paths.state(target.service)}/bench"
+    folder = f"{home}/{name}"
     options = [
-        "--quiet", "--collect", f"--unit={unit}", f"--uid={target.user}", "--property=Type=exec",
+        "--quiet", "--collect", f"--unit={UNIT}{name}", f"--uid={target.user}", "--property=Type=exec",
         f"--property=StandardOutput=append:{folder}/rows.jsonl", f"--property=StandardError=append:{folder}/log",
         "--property=PrivateTmp=yes", "--setenv=HF_HUB_OFFLINE=1", "--setenv=TRANSFORMERS_OFFLINE=1",
         "--setenv=HOME=/tmp", "--working-directory=/",
@@ -132,9 +144,25 @@ def start_script(target: Target, told: dict[str, Any], name: str) -> tuple[str, 
         options.append(f"--property=LoadCredential=api-key:{target.key_file}")
     command = ["systemd-run", *options, "--", target.python, f"{folder}/bench.py", f"{folder}/spec.json"]
     script = f"""set -eu
-mkdir -p {shlex.quote(folder)}
+mkdir -p {shlex.quote(home)}
+cd {shlex.quote(home)}
+for old in */; do
+  [ -d "$old" ] || continue
+  old=${{old%/}}
+  tries=0
+  followed() {{ [ -n "$(find "$old/followed" -newermt "-{STALE} seconds" 2>/dev/null)" ]; }}
+  while systemctl is-active -q "{UNIT}$old" && followed; do
+    tries=$((tries + 1))
+    [ $tries -lt {2 * STALE} ] || {{ echo "{UNIT}$old measures this service: wait for it, or stop it" >&2; exit 1; }}
+    sleep 1
+  done
+  systemctl stop "{UNIT}$old" 2>/dev/null || true
+  rm -rf "$old"
+done
+mkdir {shlex.quote(folder)}
 python3 -c '{UNPACK}' {folder}
 : > {folder}/rows.jsonl
+touch {folder}/followed
 {shlex.join(command)}
 """
     files = {"bench.py": SCRIPT.read_text(encoding="utf-8"), "spec.json": json.dumps(told)}
@@ -142,11 +170,15 @@ python3 -c '{UNPACK}' {folder}
 
 
 def look_script(target: Target, name: str, seen: int) -> str:
-    """Shell script that prints whether the unit still runs, then what came since `seen` bytes."""
+    """Shell script that prints whether the unit still runs, then every whole line after the first `seen`.
+
+    A line that is only half written has no end yet and is left for the next look.
+    """
     folder = f"{paths.state(target.service)}/bench/{name}"
-    return (
-        f"systemctl is-active sglfleet-bench-{name} || true; tail -c +{seen + 1} {shlex.quote(folder + '/rows.jsonl')}"
-    )
+    return f"""touch {folder}/followed
+systemctl is-active {UNIT}{name} || true
+whole=$(wc -l < {folder}/rows.jsonl)
+[ "$whole" -le {seen} ] || sed -n "{seen + 1},${{whole}}p" {folder}/rows.jsonl"""
 
 
 def measure(
@@ -160,33 +192,31 @@ def measure(
     """Make the planned runs on the host; yields each as it is done.
 
     Raises operations.HostFailed where the benchmark cannot be started or ends before its last run. The transient unit
-    is stopped when the caller stops listening.
+    is stopped, and its folder removed, when the caller stops listening.
     """
     from sglfleet import operations
 
     name = f"{target.service}-{time.time_ns():x}"
     script, files = start_script(target, spec(target, planned, has_smi), name)
-    operations.run(host, script, stdin=files)
-    seen, rest, done = 0, "", False
+    operations.run(host, script, stdin=files, timeout=4 * STALE)
+    folder = f"{paths.state(target.service)}/bench/{name}"
+    seen = 0
     try:
-        while not done:
+        while True:
             time.sleep(POLL)
-            state, _, text = operations.run(host, look_script(target, name, seen)).out.partition("\n")
-            seen += len(text.encode())
-            *lines, rest = (rest + text).split("\n")
+            state, *lines = operations.run(host, look_script(target, name, seen)).out.split("\n")
+            seen += len(lines)
             for line in lines:
                 told = json.loads(line)
-                done = done or "done" in told
-                if "done" not in told:
-                    yield of_line(told, target)
-                    on_run()
-            if not done and state not in ("active", "activating") and not lines:
-                log = operations.run(host, f"tail -n 5 {paths.state(target.service)}/bench/{name}/log").out
-                raise operations.HostFailed(
-                    target.host, f"the benchmark ended before its last run: {log.strip()[-500:]}"
-                )
+                if "done" in told:
+                    return
+                yield of_line(told, target)
+                on_run()
+            if state not in ("active", "activating") and not lines:
+                log = operations.run(host, f"tail -n 5 {folder}/log").out.strip()[-500:]
+                raise operations.HostFailed(target.host, f"the benchmark ended before its last run: {log or 'no word'}")
     finally:
-        operations.run(host, f"systemctl stop sglfleet-bench-{name} 2>/dev/null || true")
+        operations.run(host, f"systemctl stop {UNIT}{name} 2>/dev/null; rm -rf {folder}", check=False)
 
 
 def of_line(told: dict[str, Any], target: Target) -> Run | Failure:
@@ -213,6 +243,8 @@ def of_line(told: dict[str, Any], target: Target) -> Run | Failure:
             cache_expected=target.cache_expected,
             invocation=tuple(told["invocation"]),
             foreign_pids=tuple(told["foreign"]),
+            args=target.args,
+            proofs=target.proofs,
             telemetry=telemetry.summarise(told["samples"], target.gpus),
         )
     except ValueError as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
-from sglfleet.verify import statistics, validity
+from sglfleet.verify import statistics, undertest, validity
 from sglfleet.verify.runs import METRICS, Run
 from sglfleet.verify.statistics import Effect
 
@@ -34,8 +35,13 @@ class Comparison:
         return next(word for word in order if word in words)
 
 
-def compare(a: Sequence[Run], b: Sequence[Run], *, margin: float = statistics.MARGIN) -> Comparison:
-    """Effect of arm B against arm A over all concurrencies that both were measured at."""
+def compare(
+    a: Sequence[Run], b: Sequence[Run], *, margin: float = statistics.MARGIN, as_released: bool = False
+) -> Comparison:
+    """Effect of arm B against arm A over all concurrencies that both were measured at.
+
+    `as_released`: the releases are compared as a whole, so flags that were not proven are remarks.
+    """
     names = (_name(a), _name(b))
     problems: list[tuple[str, validity.Problem]] = []
     good: dict[int, tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
@@ -45,6 +51,10 @@ def compare(a: Sequence[Run], b: Sequence[Run], *, margin: float = statistics.MA
             problems += [(f"{names[side]} seed {run.seed} at {run.concurrency}", p) for p in found]
             if not any(p.fatal for p in found):
                 good[run.concurrency][side].append(run)
+    untested = undertest.between(a, b, fatal=not as_released)
+    problems += [("both arms", p) for p in untested]
+    if any(p.fatal for p in untested):
+        good.clear()
     primary: list[Effect] = []
     secondary: list[Effect] = []
     notes: list[str] = []
@@ -57,6 +67,8 @@ def compare(a: Sequence[Run], b: Sequence[Run], *, margin: float = statistics.MA
         if any(p.fatal for p in unequal):
             continue
         for metric in (PRIMARY, *SECONDARY):
+            if metric != PRIMARY and not any(metric in run.metrics for run in (*left, *right)):
+                continue  # another client, which does not tell it
             try:
                 effect = _effect(left, right, metric, margin, concurrency)
             except ValueError as error:
@@ -68,8 +80,31 @@ def compare(a: Sequence[Run], b: Sequence[Run], *, margin: float = statistics.MA
                     f"concurrency {concurrency}: runs differ by {effect.spread:.0%} among themselves, far above the"
                     " effect looked for: lower the load below saturation before adding runs"
                 )
+    for side, name in enumerate(names):
+        notes += _idle_power([run for arms in good.values() for run in arms[side]], name)
     effects = (*statistics.correct(primary), *statistics.correct(secondary))
     return Comparison(*names, effects, tuple(problems), tuple(notes))
+
+
+def _idle_power(arm: list[Run], name: str) -> list[str]:
+    """A line where busy GPUs draw little of what they may: something else is the limit, and flags may hide behind it.
+
+    Seen in the field: 250 W of 600 W, and four flags that "made no difference".
+    """
+    low: list[tuple[int, float, float]] = []
+    for run in arm:
+        seen = run.telemetry
+        busy = seen is not None and seen.utilisation >= validity.BUSY and seen.power_limit_w
+        if seen is not None and busy and seen.power_w < validity.POWER_FLOOR * (seen.power_limit_w or 0):
+            low.append((run.concurrency, seen.power_w, seen.power_limit_w or 0))
+    if not low:
+        return []
+    at = ", ".join(str(c) for c in sorted({c for c, _, _ in low}))
+    watts, limit = median(w for _, w, _ in low), median(m for _, _, m in low)
+    return [
+        f"{name}, concurrency {at}: busy, but drawing {watts:.0f} W of {limit:.0f} W: memory, the link between the GPUs"
+        " or the batch size is the limit, not the arithmetic"
+    ]
 
 
 def _effect(a: list[Run], b: list[Run], metric: str, margin: float, concurrency: int) -> Effect:

@@ -77,6 +77,8 @@ class Run(Kept):
     invocation: tuple[str, str] = ("", "")  # systemd's id of the server process before and after
     foreign_pids: tuple[int, ...] = ()  # other processes on the service's GPUs
     unproven: tuple[str, ...] = ()  # flags under test that were not proven active
+    args: dict[str, str] = Field(default_factory=dict)  # flags the process was given; none: not told
+    proofs: dict[str, str] = Field(default_factory=dict)  # flag -> what the last proof of the release says of it
     telemetry: Telemetry | None = None
     metrics: dict[str, float]
 

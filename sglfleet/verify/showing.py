@@ -28,14 +28,16 @@ def show(
         click.echo(text, nl=False)
 
 
-def render(document: Document, form: str, evidence: bool = False, strict: bool = False) -> str:
-    """The document as `text`, `json`, `junit` or `html`."""
+def render(
+    document: Document, form: str, evidence: bool = False, strict: bool = False, charts: tuple[str, ...] = ()
+) -> str:
+    """The document as `text`, `json`, `junit` or `html`. `charts`: HTML of our own for the page."""
     if form == "json":
         return json.dumps(document.to_json(), indent=1, ensure_ascii=False) + "\n"
     if form == "html":
         from sglfleet.report import html
 
-        return html.render(document.to_json())
+        return html.render(document.to_json(), charts)
     if form == "junit":
         from sglfleet.report import proof_junit
 
@@ -45,14 +47,14 @@ def render(document: Document, form: str, evidence: bool = False, strict: bool =
     return proof_text.render(document, evidence=evidence)
 
 
-def keep(document: Document, folder: str = REPORTS) -> Path:
+def keep(document: Document, folder: str = REPORTS, charts: tuple[str, ...] = ()) -> Path:
     """Write the document as JSON and as a page into a folder; the JSON's path."""
     home = Path(folder)
     home.mkdir(exist_ok=True)
     stamp = document.started.replace(":", "").replace("-", "")
     path = home / f"proof-{stamp}.json"
     path.write_text(render(document, "json"), encoding="utf-8")
-    path.with_suffix(".html").write_text(render(document, "html"), encoding="utf-8")
+    path.with_suffix(".html").write_text(render(document, "html", charts=charts), encoding="utf-8")
     return path
 
 

@@ -62,6 +62,13 @@ class Stage:
             return ""
         return f"contradicted after launch: {'; '.join(wrong)}"
 
+    def statuses(self, host: str, service: str) -> Mapping[str, str]:
+        """What was just proven of each flag there."""
+        from sglfleet.verify import undertest
+
+        found = [p for p in self.proofs if (p.host, p.service) == (host, service)]
+        return undertest.statuses(found[-1].proofs) if found else {}
+
     def document(self, source: str) -> Document:
         """Everything that was proven in this run."""
         return Document(source, self.started, tuple(self.proofs))

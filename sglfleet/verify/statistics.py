@@ -76,6 +76,15 @@ def unpaired(
     return replace(effect, note="arms were not interleaved: a change of the host in between looks like an effect")
 
 
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """(mean, low, high) of whole runs on the logarithm, at `LEVEL`; of one run there is no interval."""
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    logs = _logs(values, "")
+    mean, half = fmean(logs), _quantile(LEVEL, len(values) - 1) * stdev(logs) / math.sqrt(len(values))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
 def correct(effects: Sequence[Effect]) -> list[Effect]:
     """Holm's correction over comparisons that are read together, so that one false alarm in the family stays at 5 %.
 

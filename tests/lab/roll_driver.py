@@ -15,6 +15,7 @@ def main() -> None:
     from sglfleet.roll.plan import Policy
     from sglfleet.roll.remote import Remote
     from sglfleet.roll.service import roll_service
+    from sglfleet.roll.state import Halt
     from sglfleet.roll.target import Target
 
     spec = json.load(sys.stdin)
@@ -29,7 +30,11 @@ def main() -> None:
             routers.deploy(remote, made)
             router = routers.Router(remote, made)
         remotes = {name: Remote(host, spec["service"]) for name, host in fleet.hosts.items() if name in targets}
-        report = roll_service(spec["service"], targets, remotes, policy, out=fleet.failed, router=router)
+        slow = {host: Halt(reason, back) for host, (reason, back) in spec.get("slow", {}).items()}
+        measure = (lambda host, service: slow.get(host)) if slow else None
+        report = roll_service(
+            spec["service"], targets, remotes, policy, out=fleet.failed, router=router, measure=measure
+        )
         for line in report.lines():
             print(line)
         print("REPORT", json.dumps(report.as_json()))

@@ -193,9 +193,13 @@ def start(
     policy: dict[str, Any] | None = None,
     router: dict[str, Any] | None = None,
     own: dict[str, dict[str, Any]] | None = None,
+    slow: dict[str, tuple[str, bool]] | None = None,
     **more: Any,
 ) -> Run:
-    """Begin a roll: host -> release, in inventory order. `more`: fields of every target, `own`: of single ones."""
+    """Begin a roll: host -> release, in inventory order. `more`: fields of every target, `own`: of single ones.
+
+    `slow`: host -> (why the roll must not go on once it serves, whether it goes back).
+    """
     spec = {
         "service": SERVICE,
         "hosts": host_rows(lab, list(dict.fromkeys([*targets, *([router["host"]] if router else [])]))),
@@ -214,6 +218,7 @@ def start(
         },
         "policy": {**POLICY, **(policy or {})},
         **({"router": router} if router else {}),
+        **({"slow": slow} if slow else {}),
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.lab.roll_driver"],

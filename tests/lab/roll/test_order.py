@@ -47,6 +47,18 @@ def test_a_good_release_goes_through_in_order_and_a_second_run_changes_nothing(s
     assert not six.host("h1").exec("cat", f"/var/lib/sglfleet/{rolling.SERVICE}/lock").stdout, "no lock stays"
 
 
+@pytest.mark.parametrize(("back", "serves"), [(True, OLD), pytest.param(False, NEW, marks=pytest.mark.full)])
+def test_a_canary_that_serves_well_and_is_too_slow(three: Lab, back: bool, serves: str) -> None:
+    """It was accepted; what the service file says of slower releases decides, not `on_failure`."""
+    policy = {"canary": ["h1"], "on_failure": "halt" if back else "rollback"}
+    report = rolling.start(three, to(NEW), policy, slow={"h1": ("slower by 9%", back)}).done()
+    assert results(report) == {"h1": "accepted", "h2": "untouched", "h3": "untouched"}
+    assert (report["exit"], report["closed"]) == (4, "h1: slower by 9%")
+    assert (report["hosts"]["h1"]["reason"], report["hosts"]["h1"]["stage"]) == ("slower by 9%", "benchmark")
+    assert list(report["rolled_back"]) == (["h1"] if back else [])
+    assert rolling.all_serve(three, THREE) == {"h1": serves, "h2": OLD, "h3": OLD}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(("bad", "exit_code"), [("", 0), ("h2", 4)])
 def test_a_group_changes_as_one(three: Lab, bad: str, exit_code: int) -> None:

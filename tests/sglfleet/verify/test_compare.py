@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from sglfleet.verify.compare import compare
 from sglfleet.verify.runs import Run
 from tests.sglfleet.verify.test_statistics import arms
-from tests.sglfleet.verify.test_validity import run
+from tests.sglfleet.verify.test_validity import GPU, run
 
 
 def arm(name: str, throughputs: list[float], concurrency: int = 16, **changes: object) -> list[Run]:
@@ -85,3 +87,45 @@ def test_opposite_effects_at_two_concurrencies_are_no_verdict():
 
 def test_nothing_measured_is_said():
     assert compare([], []).verdict() == "inconclusive"
+
+
+def test_power_far_below_the_limit_is_a_line_and_no_fault():
+    """250 W of 600 W on busy cards: the four flags under test "made no difference"."""
+    cool = GPU.model_copy(update={"power_w": 250, "power_limit_w": 600})
+    off, on = arms(random.Random(6), cv=0.003)
+    out = compare(arm("off", off, telemetry=cool), arm("on", on, telemetry=GPU))
+    (note,) = [note for note in out.notes if "drawing" in note]
+    assert note.startswith("off, concurrency 16: busy, but drawing 250 W of 600 W")
+    assert out.verdict() == "no effect"
+
+
+FLAG = "flashinfer-allreduce-fusion-backend"
+
+
+@pytest.mark.parametrize(
+    ("status", "fatal", "says"),
+    [
+        ("contradicted", True, f"{FLAG} auto was given and does not work"),
+        ("not proven", True, f"{FLAG} auto was not proven active"),
+        ("nothing to see", False, "the effect is that of giving it"),
+        (None, False, "was not looked for"),
+        ("proven", None, ""),
+    ],
+)
+def test_only_a_flag_that_was_seen_working_has_an_effect(status, fatal, says):
+    off, on = arms(random.Random(3), cv=0.01, change=0.3)
+    proofs = {} if status is None else {FLAG: status}
+    args = {"tp-size": "2", "port": "1"}
+    left = arm("off", off, args=args, proofs={})
+    right = arm("on", on, args={**args, "port": "2", FLAG: "auto"}, proofs=proofs)
+    out = compare(left, right)
+    assert [p.fatal for _, p in out.problems] == ([] if fatal is None else [fatal])
+    assert all(says in p.what for _, p in out.problems)
+    assert out.verdict() == ("inconclusive" if fatal else "faster")
+    assert compare(left, right, as_released=True).verdict() == "faster"
+
+
+def test_flags_that_both_arms_were_given_are_not_under_test():
+    off, on = arms(random.Random(3), cv=0.01, change=0.3)
+    same = {"args": {FLAG: "auto"}, "proofs": {FLAG: "contradicted"}}
+    assert compare(arm("off", off, **same), arm("on", on, **same)).problems == ()
