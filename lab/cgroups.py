@@ -120,7 +120,7 @@ class HostGroup:
         if not self.path.exists():
             return
         (self.path / "cgroup.kill").write_text("1")
-        if not wait_until(lambda: not self.populated(), 20):
+        if not wait_until(lambda: not self.populated(), 60):
             raise LabError(f"{self.lab}/{self.host}: processes {self.pids()} outlive a kill: look at them with ps")
 
     def remove(self) -> None:
@@ -138,7 +138,7 @@ def remove_tree(group: Path) -> None:
                 Path(folder).rmdir()
         return not group.exists()
 
-    if not wait_until(gone, 5, pause=0.05):
+    if not wait_until(gone, 30, pause=0.05):
         raise LabError(f"{group}: the control group cannot be removed: look for processes in it")
 
 

@@ -89,7 +89,7 @@ def mount(lab: Settings) -> None:
 def unmount(lab: Settings) -> None:
     """Forget everything that hosts wrote. A namespace that is just ending may hold the mount for a moment."""
     folder = lab.state / "disks"
-    if os.path.ismount(folder) and not wait_until(lambda: succeeds(["umount", str(folder)]), 10, pause=0.1):
+    if os.path.ismount(folder) and not wait_until(lambda: succeeds(["umount", str(folder)]), 30, pause=0.1):
         run(["umount", str(folder)])
 
 

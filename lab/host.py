@@ -90,8 +90,8 @@ class Host:
                 [*argv, str(self.lab.state), self.name, options, *nspawn],
                 stdin=subprocess.PIPE, stdout=console, stderr=console, env=env, cwd="/",
             )  # fmt: skip
-        starter.wait(timeout=20)  # setsid has forked
-        if not wait_until(lambda: bool(self.group.pids("runner")), 10):
+        starter.wait(timeout=60)  # setsid has forked
+        if not wait_until(lambda: bool(self.group.pids("runner")), 60):
             raise LabError(f"{self.name}: did not start: {self.console(5)}")
         network.plug_in(self.lab, self.name, self.group.pids("runner")[0])
         assert starter.stdin is not None
@@ -162,10 +162,13 @@ class Host:
         leader = self.group.leader()
         if leader is None:
             raise LabError(f"{self.name}: is off: sglfleet lab boot {self.name}")
-        join = ["nsenter", "-t", str(leader), "-m", "-u", "-i", "-n", "-p", "-C", "--root", "--wd", "--"]
+        join = ["nsenter", "-t", str(leader), "-m", "-u", "-i", "-n", "-p", "-C", "--root", "--wd", "--no-fork", "--"]
+        # A host that shuts down stops all its processes for a moment. nsenter's own fork would stop with its child,
+        # stay so, and keep the host from ending; a shell without job control waits on.
+        wait = ["sh", "-c", '"$@"; exit $?', "wait"]
         enter = "for file in $0; do echo $$ > $file; done; "
         groups = " ".join(map(str, self.group.files("exec")))
-        return ["sh", "-c", enter + 'exec "$@"', groups, *join, *argv]
+        return ["sh", "-c", enter + 'exec "$@"', groups, *join, *wait, *argv]
 
     def exec(self, *argv: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside as root, past sshd. Does not raise when it fails; look at `returncode`."""

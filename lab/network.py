@@ -40,7 +40,7 @@ def unplug(lab: Settings, host: str) -> None:
     """Take the cable away, if it is there."""
     if exists(lab.link(host)):
         succeeds(["ip", "link", "del", lab.link(host)])
-        wait_until(lambda: not exists(lab.link(host)), 5)
+        wait_until(lambda: not exists(lab.link(host)), 30)
 
 
 def switch(lab: Settings, host: str, up: bool) -> None:

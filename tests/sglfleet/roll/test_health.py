@@ -98,7 +98,7 @@ def test_prompts_differ_so_that_no_cache_answers() -> None:
 @pytest.fixture
 def server(request: pytest.FixtureRequest, unused_port: int) -> Iterator[int]:
     process = subprocess.Popen([sys.executable, SERVER, "--port", str(unused_port), "--mode", request.param])
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{unused_port}/server_info", timeout=1).close()
