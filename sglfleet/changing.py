@@ -150,7 +150,8 @@ def _rolls(before: Snapshot, now: Snapshot) -> list[Roll]:
             old = before.runs.get(service, {}).get(host)
             running = before.units[old.unit]["release"] if old else ""
             target = now.units[run.unit]["release"] or running
-            nodes.append(Node(host, target, running, serving=bool(running)))
+            if target:  # refused before and now: no deploy reaches it
+                nodes.append(Node(host, target, running, serving=bool(running)))
         canary = spec["canary"]
         names = tuple(canary) if isinstance(canary, list) else tuple(runs)[: canary or 1]
         chosen = plan(nodes, Policy(canary=names, max_unavailable=spec["max_unavailable"]))

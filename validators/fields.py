@@ -99,6 +99,15 @@ def absolute(value: str) -> str:
     return value
 
 
+def is_hub_id(path: str) -> bool:
+    """Whether it names a model on a hub (`organisation/name`), not a folder."""
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", path) is not None
+
+
+def _model_path(value: str) -> str:
+    return value if is_hub_id(value) else absolute(value)
+
+
 def _pattern(rx: str, what: str, todo: str) -> Any:
     def check(value: str) -> str:
         if not re.fullmatch(rx, value):
@@ -119,6 +128,7 @@ Share = Annotated[int | str, BeforeValidator(_share), WithJsonSchema({"type": ["
 Reason = Annotated[Text, Field(max_length=500)]
 Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
 AbsPath = Annotated[Text, AfterValidator(absolute)]
+ModelPath = Annotated[Text, AfterValidator(_model_path)]
 Name = Annotated[
     Text,
     AfterValidator(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from validators.facts import HostFacts, span
+from validators.fields import is_hub_id
 from validators.service import Service
 from validators.verdict import Decision, Outcome, Verdict
 
@@ -14,16 +15,25 @@ _PARALLEL = ("pp-size", "pipeline-parallel-size")  # multiplies with TP (server_
 
 
 def fit(service: Service, facts: HostFacts, nodes: int = 1, pins: Mapping[str, str] | None = None) -> list[Verdict]:
-    """What makes this host unfit, as verdicts on `gpus`, `tp-size` and `engine`. Nothing to say: an empty list.
+    """What makes this host unfit: verdicts on `model`, `gpus`, `tp-size`, `engine.venv`. Nothing to say: an empty list.
 
     `pins`: the exact versions that the engine must have, where they are known; only a named venv is compared.
     """
-    return [*_gpus(service, facts), *_size(service, nodes), *_engine(service, facts, pins or {})]
+    return [*_model(service), *_gpus(service, facts), *_size(service, nodes), *_engine(service, facts, pins or {})]
 
 
 def _verdict(flag: str, value: object, reason: str, todo: str, outcome: Outcome = Outcome.FAILS) -> Verdict:
     shown = value if isinstance(value, str | int) else list(value) if isinstance(value, tuple) else str(value)
     return Verdict(flag, shown, outcome, Decision.REFUSE, reason, RULE, todo=todo)
+
+
+def _model(service: Service) -> Iterator[Verdict]:
+    """A server that fetches its model while it starts cannot be checked before, and every restart asks the hub."""
+    path = service.model.path
+    if is_hub_id(path):
+        folder = f"/models/{path.rpartition('/')[2]}"
+        todo = f"Fetch it to every host (`hf download {path} --local-dir {folder}`) and write `model: {folder}`."
+        yield _verdict("model", path, "It names a model on a hub, not a folder on the host.", todo)
 
 
 def _gpus(service: Service, facts: HostFacts) -> Iterator[Verdict]:

@@ -25,6 +25,7 @@ from validators.fields import (
     GroupName,
     Int,
     Margin,
+    ModelPath,
     Name,
     Reason,
     Release,
@@ -74,7 +75,7 @@ class EngineSpec(Part):
 class ModelSpec(Part):
     """The checkpoint. A bare path stands for `{path: …}`."""
 
-    path: AbsPath = Field(
+    path: ModelPath = Field(
         description="Folder on the host with config.json and the weights.", examples=["/models/Qwen3"]
     )
     config: Text | None = Field(

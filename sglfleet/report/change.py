@@ -30,6 +30,11 @@ class Moved:
     restarts: bool
     upgrade: tuple[str, ...] = ()  # what the other engine does with the same flags
 
+    @property
+    def fate(self) -> str:
+        """What becomes of the servers that run."""
+        return "restart" if self.restarts else "refused" if self.decision[1] == "refuse" else "no restart"
+
     def diff(self) -> list[str]:
         """The unit files, as a unified diff; empty where one of them is refused and does not exist."""
         if not all(self.unit):
@@ -86,9 +91,7 @@ def lines(change: Change) -> Iterator[str]:
     for problem in change.unreadable[:3]:
         yield f"  the base itself is not right: {problem}"
     for one in change.moved:
-        yield f"  {one.service} on {counted(len(one.hosts), 'host')} ({named(one.hosts)}):" + (
-            " restart" if one.restarts else " no restart"
-        )
+        yield f"  {one.service} on {counted(len(one.hosts), 'host')} ({named(one.hosts)}): {one.fate}"
         for text in (
             *_headline(one),
             *one.flags(),
@@ -133,7 +136,7 @@ def markdown(change: Change) -> list[str]:
         return [*parts, "Nothing changes on any host."]
     parts += [f"- the base itself is not right: {esc(problem)}" for problem in change.unreadable[:3]]
     for one in change.moved:
-        restart = "**restart**" if one.restarts else "no restart"
+        restart = "**restart**" if one.restarts else one.fate
         parts.append(f"- {code(one.service)} on {counted(len(one.hosts), 'host')} ({esc(named(one.hosts))}): {restart}")
         parts += [f"  - {esc(text)}" for text in _headline(one)]
         parts += [f"  - {code(text)}" for text in one.flags()]

@@ -79,6 +79,7 @@ def test_the_seed_story_is_told_before_the_merge(tmp_path: Path, monkeypatch: py
         ({"group_data/h100.py": 'gpu = "h100 x2"\nservices = ["qwen"]'}, 1, "GPU 2, 3 does not exist: the host has 2 GPUs, 0 to 1."),
         ({"group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen"]\nservice_overrides = {\n  "qwen": {"args": {"tp-size": 8}}}'}, 1, "group_data/h100.py:4:21: tp-size: 8: fails"),
         ({"group_data/services/qwen.yaml": SERVICE.replace("tp-size", "tpsize")}, 1, "group_data/services/qwen.yaml:6:3: tpsize: 4: rejected"),
+        ({"group_data/services/qwen.yaml": SERVICE.replace("{path: /m,", "{path: Qwen/Qwen3,")}, 1, "`hf download Qwen/Qwen3 --local-dir /models/Qwen3`"),
         ({"group_data/services/qwen.yaml": SERVICE.replace("0.5.9", "9.9.9")}, 1, "no knowledge of this release"),
         ({"group_data/services/two.yaml": SERVICE.replace("qwen", "two"), "group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen", "two"]'}, 1, "port 30000 also wanted by service `qwen` on the same host"),
         ({"group_data/services/qwen.yaml": SERVICE + "rolout: {}"}, 2, "group_data/services/qwen.yaml:8:1: unknown key `rolout`: did you mean `rollout`?"),

@@ -140,7 +140,7 @@ def test_wrong(text: str, message: str) -> None:
         ("0.5.23", "latest", "s.yaml:3:3: `engine.sglang`: `latest` is not one exact release"),
         ("sglang:", "sglan:", "s.yaml:2:1: `engine.sglang` is missing: add `sglang: 0.5.23`"),
         ("qwen\n", "Qwen_1\n", "s.yaml:1:1: `service`: `Qwen_1` is no service name: use a-z, 0-9 and -"),
-        ("/models/Qwen", "Qwen/Qwen3", "s.yaml:4:1: `model`: `Qwen/Qwen3` is not an absolute path"),
+        ("/models/Qwen", "models/Qwen/Qwen3", "s.yaml:4:1: `model`: `models/Qwen/Qwen3` is not an absolute path"),
         ("/models/Qwen", "/models/../etc", "s.yaml:4:1: `model`: `/models/../etc` is not an absolute path"),
         ("[0, 1]", "[0, 0]", "s.yaml:5:1: `gpus`: a GPU is listed twice: list each index once"),
         ("[0, 1]", "[0, x]", "s.yaml:5:11: `gpus.1` is not a whole number"),
