@@ -101,9 +101,20 @@ class TestDeploy:
         assert "canary    h1" in run.text
 
     def test_as_another_user_with_sudo(self, deployed: Project, fleet: Lab, tmp_path: Path) -> None:
-        before = [pid(fleet, host) for host in HOSTS]
-        run = Project(tmp_path / "project", fleet, user="deploy").deploy()
-        assert (run.code, [pid(fleet, host) for host in HOSTS]) == (0, before), run.text
+        """And one host is reached through another one, by `ProxyJump` of the SSH configuration."""
+        before = {host: pid(fleet, host) for host in HOSTS}
+        project = Project(tmp_path / "project", fleet, user="deploy")
+        assert project.deploy().code == 0
+        assert {host: pid(fleet, host) for host in HOSTS} == before
+        data = project.folder / "inventory.py"
+        override = '{"demo": {"args": {"max-running-requests": 8}}}'
+        more = f'gpu_hosts[1][1]["service_overrides"] = {override}\ngpu_hosts[1][1]["ssh_hostname"] = "h2-via-h1"\n'
+        data.write_text(f"{data.read_text()}\n{more}")
+        run = project.deploy()
+        assert run.code == 0, run.text[-4000:]
+        assert [host for host in HOSTS if pid(fleet, host) != before[host]] == ["h2"]
+        assert "--max-running-requests 8" in shown(fleet, "h2", f"tr '\\0' ' ' < /proc/{pid(fleet, 'h2')}/cmdline")
+        assert deployed.deploy().code == 0
 
     @pytest.mark.parametrize(
         ("edit", "said"),
