@@ -17,15 +17,31 @@ if TYPE_CHECKING:
     from validators.service import Service
 
 
-def judge(placement: Placement, facts: HostFacts, today: date, config: Mapping[str, Any] | None = None) -> Judgement:
-    """All verdicts of one service on one host. `config`: the model's config.json, where it can be read."""
+def judge(
+    placement: Placement,
+    facts: HostFacts,
+    today: date,
+    config: Mapping[str, Any] | None = None,
+    *,
+    ask: bool = False,
+) -> Judgement:
+    """All verdicts of one service on one host. `config`: the model's config.json, where it can be read.
+
+    `ask`: the engine on the host will be asked before anything is switched, so a release of which nothing is known is
+    not refused for that here.
+    """
     from validators.judge import judge as judge_case
 
     service = placement.service
     nodes = max(1, len(placement.nodes))
     pins = _pins(service)
     unfit = fit(service, facts, nodes, pins)
-    judgement = judge_case(case_of(service, facts, today, config, nodes, pins))
+    case = case_of(service, facts, today, config, nodes, pins)
+    judgement = judge_case(case)
+    if ask and judgement.decision is Overall.REFUSE:
+        from sglfleet.verify import probe_judge
+
+        judgement = probe_judge.pending(case) if probe_judge.unknown(judgement) else judgement
     if not unfit:
         return judgement
     said = {verdict.flag for verdict in unfit}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sglfleet import engine as engines
 from sglfleet import gate, paths, record, secrets
@@ -16,6 +16,7 @@ from sglfleet.intent import Intents, Placement
 from sglfleet.inventory import Inventory
 from sglfleet.render import Release, RenderError, render
 from sglfleet.report.model import Report, named
+from validators.case import Case
 from validators.classes import against_declared, differences, grave
 from validators.facts import HostFacts
 from validators.hardware import HardwareError, declared
@@ -24,6 +25,9 @@ from validators.service import Service
 from validators.source import InputError
 from validators.state import Collected, HostState, Own
 from validators.verdict import Judgement
+
+if TYPE_CHECKING:
+    from sglfleet.verify.asking import Question
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Job:
     install: bool  # the engine has to be installed first
     key_file: str = ""
     notes: tuple[str, ...] = ()
+    case: Case | None = None  # where nothing is known of the release: the engine on the host judges
 
     @property
     def host(self) -> str:
@@ -81,7 +86,8 @@ def make(
     """The plan. `collected`: hosts that answered; `values`: service -> its secrets."""
     live = tuple(p for p in found.placements if p.host.name in collected)
     facts = {p.host.name: collected[p.host.name] for p in live}
-    judged = _Judged(facts, today)
+    asks = {p.host.name for p in live if p.host.get("ask_engine", True)}
+    judged = _Judged(facts, today, asks)
     hosts = Inventory({n: inventory.hosts[n] for n in collected}, inventory.groups)
     known = {n: Known(c.facts, judged.label(n)) for n, c in collected.items()}
     conflicts = tuple(c for c in found.conflicts if c.host in collected)
@@ -160,8 +166,8 @@ def _drift(inventory: Inventory, collected: Mapping[str, Collected], root: Path)
 class _Judged:
     """Judges each service once for every kind of host, and remembers."""
 
-    def __init__(self, facts: Mapping[str, Collected], today: date) -> None:
-        self.facts, self.today = facts, today
+    def __init__(self, facts: Mapping[str, Collected], today: date, asks: Set[str] = frozenset()) -> None:
+        self.facts, self.today, self.asks = facts, today, asks
         self.done: dict[tuple[int, str, int], Judgement] = {}
 
     def label(self, host: str) -> str:
@@ -173,13 +179,12 @@ class _Judged:
         alike: dict[str, Any] = {"host": "", "gpus": None}
         if answer.facts.gpus is not None:
             alike["gpus"] = tuple(g.model_copy(update={"uuid": ""}) for g in answer.facts.gpus)
-        return answer.facts.model_copy(update=alike).model_dump_json() + json.dumps(configs, sort_keys=True)
+        asked = "asked " if host in self.asks else ""
+        return asked + answer.facts.model_copy(update=alike).model_dump_json() + json.dumps(configs, sort_keys=True)
 
     def judge(self, p: Placement, facts: HostFacts, today: date, config: Mapping[str, Any] | None) -> Judgement:
-        answer = self.facts[p.host.name]
-        model = answer.state.model(p.service.model.path)
-        read = model.config if model and model.config is not None else config
-        judgement = gate.judge(p, as_pinned(p, facts), today, read)
+        read = read_config(p.service, self.facts[p.host.name].state) or config
+        judgement = gate.judge(p, as_pinned(p, facts), today, read, ask=p.host.name in self.asks)
         self.done[self._key(p)] = judgement
         return judgement
 
@@ -188,6 +193,60 @@ class _Judged:
 
     def _key(self, p: Placement) -> tuple[int, str, int]:
         return id(p.loaded), self.label(p.host.name), len(p.nodes)
+
+
+def read_config(service: Service, state: HostState) -> Mapping[str, Any] | None:
+    """The model's config.json as the host has it, or None."""
+    model = state.model(service.model.path)
+    return model.config if model else None
+
+
+def is_known(service: Service) -> bool:
+    """Whether there is knowledge of the service's engine release."""
+    from validators.knowledge import BrokenKnowledgeError, UnknownReleaseError, load_sglang
+
+    try:
+        load_sglang(service.engine.sglang)
+    except (UnknownReleaseError, BrokenKnowledgeError):
+        return False
+    return True
+
+
+def question(job: Job, today: date) -> Question:
+    """What the engine on the host is asked about a job before anything is switched."""
+    from sglfleet.verify.asking import Question, refusing
+    from sglfleet.verify.probe import could_matter
+
+    over, service = job.placement.launch, job.service
+    put_in = {*over.args, *over.drop} if over else set()  # a lab's stand-ins were never judged
+    verdicts = tuple(v for v in job.judgement.verdicts if v.flag not in put_in)
+    before: tuple[str, ...] = ()
+    if could_matter(verdicts):
+        instead = {flag for v in verdicts for flag in v.replacement}
+        args = {k: v for k, v in job.judgement.args.items() if k not in instead or k in service.args}
+        args |= {v.flag: v.value for v in verdicts if v.flag in service.args}
+        asked = replace(job.judgement, args=args, argv=_render(service, args))
+        before = ("--model-path", service.model.path, *effective(job.placement, asked)[0])
+    return Question(
+        python=job.release.engine.interpreter,
+        argv=job.release.argv,
+        env={**service.env, **(over.env if over else {})},
+        verdicts=verdicts,
+        sglang=service.engine.sglang,
+        before=before,
+        case=job.case,
+        refuses=refusing(verdicts, service.on_unsupported.default, service.on_unsupported.flags),
+    )
+
+
+def _render(service: Service, args: Mapping[str, Any]) -> tuple[str, ...]:
+    from sglfleet.verify import probe_judge
+    from validators.knowledge import load_sglang
+    from validators.parser import render as to_argv
+
+    if is_known(service):
+        return to_argv(load_sglang(service.engine.sglang), args)
+    return probe_judge.render(service.engine.sglang, args)
 
 
 def engine_of(service: Service) -> engines.Engine:
@@ -252,7 +311,13 @@ def _job(
         install=engine.managed and there is None,
         key_file=f"{paths.secrets(service.service, release.id)}/{key}" if key else "",
         notes=notes,
+        case=None if is_known(service) else _case(p, answer, today),
     )
+
+
+def _case(p: Placement, answer: Collected, today: date) -> Case:
+    config = read_config(p.service, answer.state)
+    return gate.case_of(p.service, answer.facts, today, config, max(1, len(p.nodes)))
 
 
 def _why(state: HostState, service: Service, wanted: str, running: str | None, own: Own | None) -> str:
@@ -284,9 +349,6 @@ def effective(
     p: Placement, judgement: Judgement, head: str = ""
 ) -> tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]:
     """(argv, environment, notes): the judged command line, the node's rank, and in a lab what its hosts need."""
-    from validators.knowledge import load_sglang
-    from validators.parser import render as to_argv
-
     args, env, notes = dict(judgement.args), {}, []
     if p.launch is not None:
         args = {name: value for name, value in args.items() if name not in p.launch.drop}
@@ -296,7 +358,7 @@ def effective(
         left = f"; left out: {', '.join(sorted(p.launch.drop))}" if p.launch.drop else ""
         pins = f"; engine: {', '.join(f'{k} {v}' for k, v in sorted(p.launch.pins.items()))}" if p.launch.pins else ""
         notes.append(f"stand-in of the lab, after judging: {changed}{left}{pins}")
-        argv = to_argv(load_sglang(p.service.engine.sglang), args)
+        argv = _render(p.service, args)
     else:
         argv = judgement.argv
     if p.nodes:

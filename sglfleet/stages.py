@@ -66,6 +66,7 @@ class Fleet:
     rolled: bool = False
     routed: bool = False  # the inventory has a router
     bad: set[str] = field(default_factory=set)  # hosts that failed in a stage
+    refused: dict[str, str] = field(default_factory=dict)  # service -> why it is switched nowhere
 
     def failed(self, host: str, reason: str, detail: str = "") -> None:
         self.bad.add(host)
@@ -260,18 +261,19 @@ def _stage_all(state: State, host: Host, fleet: Fleet, jobs: list[Job]) -> bool:
 
 def _ask(host: Host, fleet: Fleet, job: Job) -> None:
     """The engine's own word on the command line, before anything is switched. Raises HostFailed where it refuses."""
-    from sglfleet.verify.asking import before_launch
+    from sglfleet.verify import asking
 
-    over, name = job.placement.launch, job.release.service
-    put_in = {*over.args, *over.drop} if over else set()  # a lab's stand-ins were never judged
-    verdicts = tuple(v for v in job.judgement.verdicts if v.flag not in put_in)
-    env = {**job.service.env, **(over.env if over else {})}
-    python = job.release.engine.interpreter
-    said, stops = before_launch(host, python, job.release.argv, env, verdicts, job.service.engine.sglang)
-    for line in said:
+    name = job.release.service
+    word = asking.before_launch(host, planning.question(job, date.today()))
+    for line in word.said:
         fleet.outcome.say(f"{host.name}: {name}: {line}")
-    if stops:
-        raise operations.HostFailed(host.name, f"{name}: {stops[0]}", "\n".join(stops))
+    fleet.outcome.extra.setdefault("engine", {}).setdefault(host.name, {})[name] = list(word.said)
+    if word.stops:
+        if not planning.is_known(job.service):  # a refusal by judgement: it stops the service, not one host of it
+            fleet.refused.setdefault(name, f"the engine on {host.name} refuses it: {word.stops[0]}")
+        raise operations.HostFailed(host.name, f"{name}: {word.stops[0]}", "\n".join(word.stops))
+    if word.answer.get("arguments"):
+        asking.keep(host, paths.release(name, job.release.id), word)
 
 
 def roll(fleet: Fleet) -> None:
@@ -302,6 +304,11 @@ def _drive(state: State, fleet: Fleet) -> None:
     from sglfleet.verify.stage import Stage
 
     absent: dict[str, dict[str, str]] = {}
+    for job in fleet.plan.jobs:
+        if job.why and job.release.service in fleet.refused and job.host not in fleet.outcome.failures:
+            fleet.failed(job.host, f"{job.release.service}: not switched: {fleet.refused[job.release.service]}")
+    if fleet.refused:
+        fleet.outcome.codes.add(Exit.REFUSED)
     for placement in fleet.placements:
         reason = fleet.outcome.failures.get(placement.host.name)
         if reason:

@@ -1,7 +1,8 @@
 """Asks the engine itself, before launch: run by the release's own Python on the host, prints one JSON object.
 
 Standard library only, besides what is asked. It builds nothing, starts nothing and allocates nothing on a GPU. What it
-could not ask is named under `gaps`; that is not an answer and overrides nothing.
+could not ask is named under `gaps`; that is not an answer and overrides nothing. It ends by itself: what is not asked
+when the time is over is a gap too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import contextlib
 import ctypes
 import importlib.util
 import inspect
-import io
 import json
 import logging
 import os
@@ -26,30 +26,61 @@ import warnings
 from importlib import metadata
 from typing import Any
 
+from sglfleet.verify import ask_arguments
+
 PACKAGES = (
     "sglang", "torch", "triton", "transformers", "flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache",
     "sglang-kernel", "sgl-kernel", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "xgrammar", "torchao",
 )  # fmt: skip
+SECONDS = 200.0  # for everything, where the request names no time
 GENERATOR_SECONDS = 80  # for all of one SM
 ONE_SECONDS = 6
 MULTICAST = 132  # CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, cuda.h
 SM_MESSAGE = "No supported CUDA architectures found"
 
 
+class _LateError(BaseException):
+    """The time is over; past every `except Exception` of the engine."""
+
+
+_end = 0.0  # monotonic
+
+
+def _left() -> float:
+    return max(1.0, _end - time.monotonic())
+
+
 def ask(spec: dict[str, Any]) -> dict[str, Any]:
-    """All questions. `spec`: `argv` (flags, no launcher), `env`, `sms` to ask FlashInfer for besides the host's own."""
+    """All questions. `spec`: `argv` (flags, no launcher), `asked` (the same before anything was dropped), `env`, `sms`
+    to ask FlashInfer for besides the host's own, `seconds` for everything.
+    """
+    global _end
+    _end = time.monotonic() + float(spec.get("seconds") or SECONDS)
+    signal.signal(signal.SIGALRM, _over)
     os.environ.update({str(name): str(value) for name, value in (spec.get("env") or {}).items()})
     out: dict[str, Any] = {"gaps": {}, "seconds": {}, "python": sys.version.split()[0], "packages": versions()}
-    questions = (("gpu", gpu), ("images", images), ("arguments", arguments), ("generators", generators))
-    for name, question in questions:
+    for question in (gpu, images, arguments, asked, generators):
+        name = question.__name__
         begin = time.monotonic()
+        if begin >= _end:
+            out["gaps"][name] = "there was no time left to ask: the host is busy"
+            continue
         try:
+            signal.setitimer(signal.ITIMER_REAL, _left())
             out[name] = question(spec, out)
+        except _LateError:
+            out["gaps"][name] = f"no answer in {time.monotonic() - begin:.0f} s: the host is busy"
         except BaseException as error:
             # whatever the engine throws is an answer to somebody, and must not lose the other answers
             out["gaps"][name] = f"{type(error).__name__}: {str(error)[:300]}"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         out["seconds"][name] = round(time.monotonic() - begin, 1)
     return out
+
+
+def _over(*_: object) -> None:
+    raise _LateError
 
 
 def versions() -> dict[str, str]:
@@ -124,64 +155,22 @@ def arguments(spec: dict[str, Any], out: dict[str, Any]) -> dict[str, Any]:
     if not argv:
         out["gaps"]["arguments"] = "no argv was given"
         return {}
-    said = _Said()
-    logging.getLogger().addHandler(said)
-    logging.getLogger().setLevel(logging.INFO)
-    answer: dict[str, Any] = {"argv": argv, "raised": "", "resolved": {}}
-    text = io.StringIO()
-    with contextlib.redirect_stderr(text), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            from sglang.srt.server_args import prepare_server_args
+    return ask_arguments.resolve(argv)
 
-            asked = prepare_server_args(argv)
-            for step in ("resolve_once", "check_server_args"):
-                if hasattr(asked, step):
-                    getattr(asked, step)()
-            resolved = asked.resolved_dict() if hasattr(asked, "resolved_dict") else vars(asked)
-            answer["resolved"] = {str(key): _plain(value) for key, value in resolved.items() if not key.startswith("_")}
-        except SystemExit as error:
-            lines = [line for line in text.getvalue().splitlines() if "error:" in line]
-            answer["raised"] = (lines[-1] if lines else text.getvalue()[-300:]).strip() or f"exit {error.code}"
-            answer["rejected"] = error.code == 2
-        except Exception as error:
-            answer["raised"] = f"{type(error).__name__}: {str(error)[:500]}"
-            answer["at"] = _place(error)
-    answer["said"] = said.lines + [str(w.message)[:300] for w in caught if "sglang" in str(w.filename)]
+
+def asked(spec: dict[str, Any], out: dict[str, Any]) -> dict[str, Any]:
+    """The same of the command line before anything was dropped from it, in a process of its own: a crash is one too."""
+    argv = [str(token) for token in spec.get("asked") or ()]
+    if not argv or argv == spec.get("argv"):
+        return {}
+    command = [sys.executable, "-I", sys.argv[0], "--arguments"]
+    told = subprocess.run(command, input=json.dumps(argv), capture_output=True, text=True, timeout=_left(), check=False)
+    lines = told.stdout.strip().splitlines()
+    if told.returncode or not lines:
+        end = (told.stderr.strip().splitlines() or [""])[-1][:300]
+        return {"argv": argv, "raised": f"the engine ended with {told.returncode}: {end}", "resolved": {}, "said": []}
+    answer: dict[str, Any] = json.loads(lines[-1])
     return answer
-
-
-class _Said(logging.Handler):
-    """Keeps what the engine logs while it resolves."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith(("sglang", "root", "__main__")):
-            self.lines.append(f"{record.levelname}: {record.getMessage()[:300]}")
-
-
-def _place(error: BaseException) -> str:
-    """File, function and line below site-packages where the engine raised."""
-    import traceback
-
-    frames = traceback.extract_tb(error.__traceback__)
-    mine = [f for f in frames if "/sglang/" in f.filename and __file__ not in f.filename]
-    last = (mine or list(frames))[-1]
-    return f"{last.filename.rpartition('site-packages/')[2]}:{last.lineno} in {last.name}"
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can carry, all else as text."""
-    if isinstance(value, str | int | float | bool) or value is None:
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return str(value)[:200]
 
 
 def generators(spec: dict[str, Any], out: dict[str, Any]) -> dict[str, Any]:
@@ -197,14 +186,20 @@ def generators(spec: dict[str, Any], out: dict[str, Any]) -> dict[str, Any]:
         command = [sys.executable, sys.argv[0], "--generators"]
         children[sm] = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     answer: dict[str, Any] = {}
-    for sm, child in children.items():
-        try:
-            printed, errors = child.communicate(timeout=120)
-            answer[sm] = json.loads(printed.splitlines()[-1])
-        except (subprocess.TimeoutExpired, ValueError, IndexError):
-            child.kill()
-            errors = child.communicate()[1]
-            out["gaps"][f"generators {sm}"] = (errors.strip().splitlines() or ["no answer"])[-1][:300]
+    try:
+        for sm, child in children.items():
+            try:
+                printed, errors = child.communicate(timeout=_left())
+                answer[sm] = json.loads(printed.splitlines()[-1])
+            except (subprocess.TimeoutExpired, ValueError, IndexError):
+                child.kill()
+                errors = child.communicate()[1]
+                out["gaps"][f"generators {sm}"] = (errors.strip().splitlines() or ["no answer"])[-1][:300]
+    finally:
+        for child in children.values():
+            if child.poll() is None:
+                child.kill()
+                child.wait()
     return answer
 
 
@@ -249,10 +244,13 @@ def _too_long(*_: object) -> None:
 
 
 def main() -> None:
-    """`--generators`: the child of `generators`; else the request as JSON in the first argument."""
+    """`--generators`, `--arguments`: children; else the request as JSON in the first argument."""
     warnings.filterwarnings("ignore")
     logging.captureWarnings(False)
     argument = sys.argv[1]
+    if argument == "--arguments":
+        ask_arguments.main()
+        return
     printed = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
         answer = call_generators() if argument == "--generators" else ask(json.loads(argument))

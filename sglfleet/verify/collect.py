@@ -87,6 +87,9 @@ def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
         # what runs, not what the files say: the release is read from the process
         manifest = Path(f"/var/lib/sglfleet/{spec['service']}/releases/{release}/release.json")
         out["manifest"] = json.loads(manifest.read_text(encoding="utf-8"))
+        probe = manifest.with_name("probe.json")  # what the engine said before the launch
+        if probe.exists():
+            out["probe"] = json.loads(probe.read_text(encoding="utf-8"))
     if "unit" not in out and (name := process.unit_of(pid)):
         out["unit"] = {"name": name, **process.unit(name)}
     if "unit" not in out and (container := process.container_of(pid)):

@@ -72,7 +72,7 @@ def assemble(
 ) -> HostProof:
     """From a host's answer to its proof. Pure.
 
-    `judged`: default the verdicts in the manifest of the running release.
+    `judged`: default the verdicts of the running release, with the engine's own word where it was asked before launch.
     """
     from sglfleet.verify import earlier
     from sglfleet.verify.correctness import compare
@@ -85,8 +85,9 @@ def assemble(
     manifest = raw.get("manifest") or {}
     info = raw.get("server_info") or {}
     gaps = dict(raw.get("gaps") or {})
+    probe = raw.get("probe") or {}
     if judged is None:
-        judged = verdicts(manifest.get("verdicts") or ())
+        judged = verdicts(probe.get("verdicts") or manifest.get("verdicts") or ())
     judged = expecting(judged)
     past = earlier.usable(raw)
     controls = {v.flag: c for v in judged if (c := earlier.control(v, past))}
@@ -98,6 +99,7 @@ def assemble(
         "url": str(raw.get("url") or ""),
         "gaps": evidence.gaps,
         "seconds": dict(raw.get("seconds") or {}),
+        "disagreements": tuple(str(line) for line in probe.get("said") or ()),
     }
     if not info:
         from sglfleet.diagnosis import diagnose

@@ -27,7 +27,7 @@ from sglfleet.verify import ship
 from sglfleet.verify.correctness import compare
 from sglfleet.verify.findings import Proof, prove
 from sglfleet.verify.gathered import seen, unpack
-from sglfleet.verify.probe import disagreements
+from sglfleet.verify.probe import MODULES, disagreements
 from sglfleet.verify.trace import Trace
 from tests.gpu import scenarios, servers
 from tests.gpu.scenarios import Scenario
@@ -124,7 +124,7 @@ class Chain:
             spec = {"argv": ["--model-path", MODEL, *self.argv(name)], "sms": ["8.9", "9.0", "10.0", "12.0"]}
             spec["sms"] = spec["sms"] if name == names[0] else []
             script = self.logs / "ask.pyz"
-            script.write_bytes(ship.bundle(("ask_engine",), "ask_engine"))
+            script.write_bytes(ship.bundle(MODULES, MODULES[0]))
             children[name] = subprocess.Popen(
                 [sys.executable, script, json.dumps(spec)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )

@@ -83,16 +83,19 @@ class Project:
         """A service file; JSON is YAML."""
         (self.folder / "group_data" / "services" / f"{name}.yaml").write_text(json.dumps(service, indent=1))
 
-    def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
-        """pyinfra, not waited for."""
-        environment = {
+    def environment(self) -> dict[str, str]:
+        """For commands in the project's folder."""
+        return {
             **os.environ,
             **self.env,
             "PYTHONPATH": str(ROOT),
             "LAB_NAME": self.lab.settings.name,
             "LAB_NET": str(self.lab.settings.network),
-            **env,
         }
+
+    def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
+        """pyinfra, not waited for."""
+        environment = {**self.environment(), **env}
         command = [sys.executable, "-m", "pyinfra_cli.main"]
         program = Path(sys.executable).with_name("pyinfra")
         command = [str(program)] if program.exists() else command

@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from sglfleet.verify import process, ship, workload
 from sglfleet.verify.collect import collect
 from sglfleet.verify.gathered import seen, unpack
+from sglfleet.verify.probe import MODULES
 
 
 def test_observations(server):
@@ -75,14 +78,46 @@ def test_the_packed_script_runs_with_a_bare_python_and_leaves_nothing(tmp_path):
 
 
 def test_the_probe_runs_without_an_engine_and_says_what_it_could_not_ask(tmp_path):
-    text = ship.script(
-        json.dumps({"argv": ["--tp", "2"], "sms": ["9.0"]}), sys.executable, ("ask_engine",), "ask_engine"
-    )
+    text = ship.script(json.dumps({"argv": ["--tp", "2"], "sms": ["9.0"]}), sys.executable, MODULES, MODULES[0])
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
     done = subprocess.run(["sh"], input=text, capture_output=True, text=True, env=env, cwd="/", check=True)
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(told["gaps"]) >= {"gpu", "generators"}
     assert told["arguments"]["raised"].startswith("ModuleNotFoundError")
+
+
+def test_what_takes_too_long_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text(
+        "import subprocess, sys\n"
+        "def main():\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)', sys.argv[1]])\n"
+        "    print(child.pid, flush=True)\n"
+        "    child.wait()\n"
+    )
+    monkeypatch.setattr(ship, "HERE", tmp_path)
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    env = {"PATH": os.environ["PATH"], "TMPDIR": str(folder)}
+    text = ship.script("x", sys.executable, ("slow",), "slow", seconds=3)
+    done = subprocess.run(["sh"], input=text, capture_output=True, text=True, env=env, cwd="/", check=False)
+    assert done.returncode in (124, 137)
+    assert "it took longer than 3 s and was ended" in done.stderr
+    assert list(folder.iterdir()) == []
+    child = done.stdout.strip()
+    assert child.isdigit()
+    wait_gone(int(child))
+
+
+def wait_gone(pid):
+    """Until a process is no more, or only a name that nobody has waited for."""
+    for _ in range(1200):
+        try:
+            if " Z " in Path(f"/proc/{pid}/stat").read_text():
+                return
+        except OSError:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{pid} still runs")
 
 
 def test_a_process_tells_its_argv_and_hides_secrets():
