@@ -62,25 +62,36 @@ def insane(sample: Sample) -> str:
     return ""
 
 
+def silent(sample: Sample) -> str:
+    """The same of a prefill or decode server alone: without its other half its tokens come, but mean nothing."""
+    if sample.error:
+        return sample.error
+    return "" if sample.completion_tokens or sample.tokens or sample.text else "no token"
+
+
 def judge(answer: Mapping[str, Any], release: str) -> Gate:
     """What `roll/gate.py` printed, judged. `release` is the one that the process must serve."""
     problems: list[str] = []
     notes: list[str] = []
     samples = [_sample(row) for row in answer.get("samples", ())]
+    alone = str(answer.get("alone") or "")
+    wrong = silent if alone else insane
     if answer.get("error"):
         problems.append(str(answer["error"]))
     if not samples and not problems:
         problems.append("no prompt was answered")
     reasons: dict[str, list[str]] = {}
     for sample in samples:
-        if why := insane(sample):
+        if why := wrong(sample):
             reasons.setdefault(why, []).append(str(sample.prompt_tokens or sample.wanted))
     problems += [f"prompt of {', '.join(sizes)} tokens: {why}" for why, sizes in reasons.items()]
-    problems += health_problems(answer.get("health", ()), progress=any(not insane(sample) for sample in samples))
+    problems += health_problems(answer.get("health", ()), progress=any(not wrong(sample) for sample in samples))
     if (serves := answer.get("release")) is not None and serves != release:
         problems.append(f"the process serves release {serves or 'without a name'}, not {release}")
+    if alone:
+        notes.append(f"a {alone} server alone: that it makes tokens was seen, not that they are sane")
     chunk = int(answer.get("chunk") or 0)
-    answered = tuple(sample.prompt_tokens or sample.wanted for sample in samples if not insane(sample))
+    answered = tuple(sample.prompt_tokens or sample.wanted for sample in samples if not wrong(sample))
     if chunk > 0 and answered and max(answered) <= chunk:
         notes.append(f"no prompt was longer than one prefill chunk ({chunk} tokens): the context is too short for it")
     return Gate(tuple(problems), tuple(notes), answered, float(answer.get("seconds") or 0.0))

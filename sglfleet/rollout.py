@@ -8,6 +8,7 @@ and `--no-wait` are no rolling restart (they go on after a failed host, or hide 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -91,17 +92,18 @@ def roll(
     jobs: Sequence[Job],
     *,
     absent: Mapping[str, Mapping[str, str]] | None = None,
+    beyond: Mapping[str, Sequence[str]] | None = None,
     say: Say | None = None,
     prove: Callable[[str, str], str] | None = None,
     measure: Callable[[str, str], Halt | None] | None = None,
 ) -> list[Report]:
     """Roll every service of `jobs`, one after another; hosts that run the right release already count and are kept.
 
-    `absent`: service -> host -> why nothing can be done there (unreachable, staging failed). `prove`: (host,
-    service) -> why the started release must not stay, "" where it may: the last step before it is accepted.
-    `measure`: the same after it, out of the router: why no further host is to change. Hosts are taken in the order of
-    the inventory, whatever the order of `jobs`. Raises RuntimeError, before anything is touched, where pyinfra was
-    called in a way that cannot roll.
+    `absent`: service -> host -> why nothing can be done there (unreachable, staging failed). `beyond`: service -> hosts
+    outside of `--limit`, which are locked and counted, not changed. `prove`: (host, service) -> why the started
+    release must not stay, "" where it may: the last step before it is accepted. `measure`: the same after it, out of
+    the router: why no further host is to change. Hosts are taken in the order of the inventory, whatever the order of
+    `jobs`. Raises RuntimeError, before anything is touched, where pyinfra was called in a way that cannot roll.
     """
     from sglfleet.fleet import keep_alive
     from sglfleet.roll.remote import Remote
@@ -129,14 +131,27 @@ def roll(
                 remotes[name] = Remote(host, service)
         rollout = next(iter(mine.values())).service.rollout
         try:
-            router = router_of(state.inventory, service, tell, len(targets))
+            router = router_of(state.inventory, service, tell, targets)
         except (RouterError, ValueError) as error:
             reports.append(Report(service, refused=tuple(str(error).splitlines())))
         else:
             policy = policy_of(rollout, list(targets), routed=router is not None)
+            outside = {
+                name: Remote(hosts[name], service, lost=not hosts[name].connected)
+                for name in (beyond or {}).get(service, ())
+            }
             reports.append(
                 roll_service(
-                    service, targets, remotes, policy, out=out, router=router, say=tell, prove=prove, measure=measure
+                    service,
+                    targets,
+                    remotes,
+                    policy,
+                    out=out,
+                    router=router,
+                    say=tell,
+                    prove=prove,
+                    beyond=outside,
+                    measure=measure,
                 )
             )
         for line in reports[-1].lines():
@@ -149,8 +164,33 @@ def exit_of(reports: Sequence[Report]) -> Exit:
     return Exit.worst(report.exit for report in reports)
 
 
-def router_of(inventory: Any, service: str, say: Say, nodes: int) -> Router | None:
-    """The router of a service, deployed and answering; None where the inventory has none."""
+def router_of(inventory: Any, service: str, say: Say, targets: Mapping[str, Target]) -> Router | None:
+    """The router of a service, deployed and answering; None where the inventory has none.
+
+    Raises RouterError, and ValueError where the inventory's data are wrong.
+    """
+    from sglfleet import router as routers
+    from sglfleet.roll.state import RouterError
+
+    router = router_there(inventory, service, say)
+    if router is None:
+        return None
+    fronts = [target for target in targets.values() if target.rank == 0 and target.port]
+    nodes = dict(Counter(target.role for target in fronts))
+    if "" in nodes and len(nodes) > 1:
+        counts = ", ".join(f"{count} {role or 'whole'}" for role, count in sorted(nodes.items()))
+        raise RouterError(
+            f"{service}: router on {router.remote.name}: it fronts prefill and decode servers, or whole ones alone, "
+            f"not {counts} together: set disaggregation-mode for all hosts, or for none"
+        )
+    router.nodes = nodes
+    if routers.deploy(router.remote, router.spec, pair="prefill" in nodes):
+        say(f"router on {router.remote.name}: unit written, restarted")
+    return router
+
+
+def router_there(inventory: Any, service: str, say: Say) -> Router | None:
+    """The router as it is, nothing deployed; None where the inventory has none. Raises as `router_of`."""
     from sglfleet import router as routers
     from sglfleet.roll.remote import Remote
     from sglfleet.roll.state import RouterError
@@ -162,10 +202,7 @@ def router_of(inventory: Any, service: str, say: Say, nodes: int) -> Router | No
         spec = routers.parse(data, host.name)
         if not host.connected:
             raise RouterError(f"router on {host.name}: the host cannot be reached: nothing of {service} is touched")
-        remote = Remote(host, service)
-        if routers.deploy(remote, spec):
-            say(f"router on {host.name}: unit written, restarted")
-        return routers.Router(remote, spec, say, must_stay=1 if nodes > 1 else 0)
+        return routers.Router(Remote(host, service), spec, say)
     return None
 
 

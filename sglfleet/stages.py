@@ -126,8 +126,10 @@ def _plan(state: State) -> Fleet:
     if state.config.DIFF:
         _diff(state, planned)
     if any(job.why for job in planned.jobs):
+        names = {p.host.name for p in found.placements}
         lost = result.failures  # hosts outside of --limit are neither to be changed nor lost
-        _preview(planned, tuple(p for p in found.placements if p.host.name in lost or planned.of(p.host.name)))
+        outside = {name for name in names if name not in lost and not planned.of(name)}
+        _preview(planned, found.placements, outside)
     return fleet
 
 
@@ -153,8 +155,8 @@ def _diff(state: State, planned: Plan) -> None:
         click.echo("".join(f"    {line}\n" for line in lines), err=True)
 
 
-def _preview(planned: Plan, placements: tuple[Placement, ...]) -> None:
-    """The roll as it will go, unless a host fails."""
+def _preview(planned: Plan, placements: tuple[Placement, ...], outside: set[str]) -> None:
+    """The roll as it will go, unless a host fails, or one of those outside of --limit turns out not to serve."""
     from sglfleet import rollout
     from sglfleet.roll.plan import Node
 
@@ -170,9 +172,10 @@ def _preview(planned: Plan, placements: tuple[Placement, ...]) -> None:
                 Node(
                     placement.host.name,
                     job.release.id if job else "",
-                    running=job.running or "" if job else "",
-                    serving=job is not None and job.running is not None,
+                    running=(job.running or "") if job else "?",
+                    serving=job.running is not None if job else placement.host.name in outside,
                     reachable=job is not None,
+                    outside=placement.host.name in outside,
                     settled=job is None or not (job.why and job.running == job.release.id),
                     group=service.nodes.group if service.nodes else "",
                     rank=placement.rank,
@@ -313,13 +316,19 @@ def _drive(state: State, fleet: Fleet) -> None:
         reason = fleet.outcome.failures.get(placement.host.name)
         if reason:
             absent.setdefault(placement.service.service, {})[placement.host.name] = reason
+    mine = {(job.host, job.service.service) for job in fleet.plan.jobs}
+    beyond: dict[str, list[str]] = {}  # outside of --limit
+    for placement in fleet.placements:
+        name, service = placement.host.name, placement.service.service
+        if (name, service) not in mine and name not in absent.get(service, {}):
+            beyond.setdefault(service, []).append(name)
     hosts = {h.name: h for h in state.inventory}
     services = {(p.host.name, p.service.service): p.service for p in fleet.placements}
     releases = {(job.host, job.release.service): job.release.id for job in fleet.plan.jobs}
     proof = Stage(hosts, services, fleet.outcome.say, releases)
     after = After(fleet.outcome.root, hosts, services, fleet.outcome.say, proof.statuses)
     try:
-        reports = rollout.roll(state, fleet.plan.jobs, absent=absent, prove=proof, measure=after)
+        reports = rollout.roll(state, fleet.plan.jobs, absent=absent, beyond=beyond, prove=proof, measure=after)
     except RuntimeError as e:  # pyinfra was called in a way that cannot roll
         for name in {job.host for job in fleet.plan.jobs if job.why}:
             fleet.failed(name, str(e))

@@ -146,7 +146,7 @@ def run(view: View, targets: Mapping[str, Target], policy: Policy, fleet: Fleet,
     from sglfleet.rollout import router_of
 
     try:
-        router = router_of(fleet.state.inventory, view.service, say, len(view.order))
+        router = router_of(fleet.state.inventory, view.service, say, targets)
     except (RouterError, ValueError, RefusedError, LostError) as error:
         return Report(view.service, refused=tuple(str(error).splitlines()))
     remotes = {name: remote for name, remote in view.remotes.items() if name in view.states}

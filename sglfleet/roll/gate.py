@@ -16,6 +16,7 @@ from typing import Any
 
 SHORT = 8  # tokens, roughly
 NEW_TOKENS = 24
+ALONE = {"bootstrap_host": "2.2.2.2", "bootstrap_room": 0}  # SGLang's own warm-up of a prefill or decode server
 SUBJECTS = ("rivers", "bridges", "glaciers", "harbours", "orchards", "railways", "lanterns", "quarries")
 
 
@@ -97,7 +98,10 @@ def prompt(words: int, salt: int = 0) -> str:
 def generate(job: dict[str, Any], text: str, timeout: float) -> dict[str, Any]:
     """One prompt. Sampled at temperature 1: a healthy model does not repeat one token then, a broken one still does."""
     sampling = {"temperature": 1.0, "max_new_tokens": NEW_TOKENS, "ignore_eos": True}
-    status, answer = call(job, "/generate", {"text": text, "sampling_params": sampling}, timeout)
+    body: dict[str, Any] = {"text": text, "sampling_params": sampling}
+    if job.get("alone"):
+        body.update(ALONE)
+    status, answer = call(job, "/generate", body, timeout)
     if status != 200:
         return {"error": "POST /generate: {}: {}".format(status or "no answer", answer[:200])}
     try:
@@ -124,9 +128,11 @@ def gate(job: dict[str, Any]) -> dict[str, Any]:
             break
         time.sleep(1)
     info = document(job, "/server_info", "/get_server_info")
+    alone = info.get("disaggregation_mode")
+    alone = alone if alone in ("prefill", "decode") else ""
     chunk = int(info.get("chunked_prefill_size") or 0)
-    told = (info.get("context_length") or info.get("max_req_input_len"), info.get("max_total_num_tokens"))
-    context = min([int(size) for size in told if size and int(size) > 0], default=0)
+    sizes = (info.get("context_length") or info.get("max_req_input_len"), info.get("max_total_num_tokens"))
+    context = min([int(size) for size in sizes if size and int(size) > 0], default=0)
     samples: list[dict[str, Any]] = []
     per_word = 1.5  # tokens a word, corrected by what the server counts
     for wanted in [SHORT] if job.get("quick") else lengths(chunk, context):
@@ -135,7 +141,7 @@ def gate(job: dict[str, Any]) -> dict[str, Any]:
             samples.append({"wanted": wanted, "error": "the deadline of {:.0f} s passed".format(job["deadline"])})
             break
         words = max(4, int(wanted / per_word))
-        sample = generate(job, prompt(words, job.get("salt", 0)), left)
+        sample = generate({**job, "alone": alone}, prompt(words, job.get("salt", 0)), left)
         sample["wanted"] = wanted
         samples.append(sample)
         if sample.get("error"):
@@ -143,7 +149,8 @@ def gate(job: dict[str, Any]) -> dict[str, Any]:
         if sample.get("prompt_tokens"):
             per_word = max(0.5, sample["prompt_tokens"] / words)
     seconds = round(time.monotonic() - began, 2)
-    return {"samples": samples, "health": health, "chunk": chunk, "context": context, "seconds": seconds}
+    told = {"samples": samples, "health": health, "chunk": chunk, "context": context, "seconds": seconds}
+    return {**told, "alone": alone}
 
 
 def main() -> None:

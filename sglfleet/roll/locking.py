@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,19 +25,10 @@ def lock_all(
     targets: Mapping[str, Target], remotes: Mapping[str, Remote], report: Report, held: dict[str, Remote]
 ) -> dict[str, Probe]:
     """All locks or none: a second controller must not take turns with the first one on other hosts of the service."""
-    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    words = [report.run, str(lock.LEASE), history.operator(), since, lock.origin()]
+    words = _words(report.run)
 
     def one(host: str) -> tuple[bool, Probe | str]:
-        try:
-            taken, state = remotes[host].prepare(words, [targets[host]])
-            if not taken and lock.dead(state.lock):
-                taken, state = remotes[host].prepare([*words, state.lock.get("run", "")], [targets[host]])
-        except LostError as error:
-            return False, str(error)
-        except RefusedError as error:
-            return False, Probe({}, {"error": str(error)})
-        return taken, state
+        return _take(remotes[host], words, [targets[host]])
 
     found: dict[str, Probe] = {}
     refused = []
@@ -52,6 +43,35 @@ def lock_all(
             refused.append(lock.describe(host, state.lock))
     report.refused = tuple(refused)
     return found
+
+
+def lock_beyond(remotes: Mapping[str, Remote], report: Report, held: dict[str, Remote]) -> None:
+    """Locks of the service's hosts outside of `--limit`: somebody else may be changing them just now."""
+    words = _words(report.run)
+    for host, (taken, state) in each(remotes, lambda host: _take(remotes[host], words, [])).items():
+        if taken:
+            held[host] = remotes[host]
+        elif isinstance(state, Probe):
+            why = f"{host}: {state.lock['error']}" if "error" in state.lock else lock.describe(host, state.lock)
+            report.refused = (*report.refused, why)
+
+
+def _words(run: str) -> list[str]:
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return [run, str(lock.LEASE), history.operator(), since, lock.origin()]
+
+
+def _take(remote: Remote, words: Sequence[str], targets: Sequence[Target]) -> tuple[bool, Probe | str]:
+    """(taken, state), (not taken, who has it), or (not taken, why the host did not answer)."""
+    try:
+        taken, state = remote.prepare(words, targets)
+        if not taken and lock.dead(state.lock):
+            taken, state = remote.prepare([*words, state.lock.get("run", "")], targets)
+    except LostError as error:
+        return False, str(error)
+    except RefusedError as error:
+        return False, Probe({}, {"error": str(error)})
+    return taken, state
 
 
 def settle(

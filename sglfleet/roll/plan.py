@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Action = Literal["change", "gate", "keep", "out"]
+Action = Literal["change", "gate", "keep", "out", "outside", "split"]
 ROLES = ("prefill", "decode", "")  # one role at a time, in this order; "" serves both
 
 
@@ -41,6 +41,7 @@ class Node:
     rank: int = 0  # in the group; the first rank is the one that answers
     role: str = ""  # "", "prefill", "decode"
     rack: str = ""
+    outside: bool = False  # of --limit: never changed, but it counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Unit:
 
     @property
     def action(self) -> Action:
+        if any(node.outside for node in self.nodes):
+            return "outside" if all(node.outside for node in self.nodes) else "split"
         if not all(node.reachable for node in self.nodes):
             return "out"
         if any(node.running != node.target or not node.serving for node in self.nodes):
@@ -135,7 +138,13 @@ def plan(nodes: Sequence[Node], policy: Policy) -> Plan:
     todo = [unit for unit in units if unit.action in ("change", "gate")]
     kept = tuple(unit for unit in units if unit.action == "keep")
     lost = tuple(unit for unit in units if unit.action == "out")
-    canaries, notes = _canaries(units, todo, kept, policy)
+    beyond = [unit for unit in units if unit.action in ("outside", "split")]
+    canaries, notes = _canaries([unit for unit in units if unit not in beyond], todo, kept, policy)
+    notes += [
+        f"{' + '.join(unit.hosts)}: one group, partly outside of --limit: not changed"
+        for unit in beyond
+        if unit.action == "split"
+    ]
     stages: list[tuple[Literal["canary", "batch"], list[Unit]]] = [("canary", canaries)]
     rest = [unit for unit in todo if unit not in canaries]
     stages += [("batch", [unit for unit in rest if unit.role == role]) for role in ROLES]
@@ -143,8 +152,12 @@ def plan(nodes: Sequence[Node], policy: Policy) -> Plan:
 
     down = {host for unit in todo if not unit.serving for host in unit.hosts}
     down |= {host for unit in lost for host in unit.hosts}
+    absent = {host for unit in beyond if not unit.serving for host in unit.hosts}
+    if absent:
+        notes.append(f"{', '.join(sorted(absent))}: outside of --limit and not serving: counts as unavailable")
+    down |= absent
     batches: list[Batch] = []
-    blocked: list[Unit] = []
+    blocked: list[Unit] = [unit for unit in beyond if unit.action == "split"]
     for kind, waiting in stages:
         while waiting:
             taken = _take(waiting, down, width, _role_width(units, waiting[0].role, width))

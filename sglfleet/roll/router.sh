@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs the router's own environment, writes its unit (base64 on standard input) and starts it. Root, POSIX sh.
-#   router.sh UNIT HOME VERSION MANAGED(yes|no) INDEX_URL
+#   router.sh UNIT HOME VERSION MANAGED(yes|no) INDEX_URL WORKERS_FILE
 set -eu
 umask 022
-unit=$1 home=$2 version=$3 managed=$4 index=$5
+unit=$1 home=$2 version=$3 managed=$4 index=$5 workers=$6
 have() {
   [ -x "$home/bin/python" ] || return 0
   "$home/bin/python" -c 'import importlib.metadata as m; print(m.version("sglang-router"))' 2>/dev/null || true
@@ -31,6 +31,9 @@ if cmp -s "$file.new" "$file"; then
   rm "$file.new"
   changed=no
 else
+  # remembered servers of a pair mean nothing to a router of whole servers, nor the other way round
+  kind() { grep -c -e --pd-disaggregation "$1" 2>/dev/null || true; }
+  if [ -e "$file" ] && [ "$(kind "$file")" != "$(kind "$file.new")" ]; then rm -f "$workers"; fi
   mv -T "$file.new" "$file"
   systemctl daemon-reload
   changed=yes

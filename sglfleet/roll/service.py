@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sglfleet.roll import history
 from sglfleet.roll.latch import Latch
-from sglfleet.roll.locking import fenced, keep, let_go, lock_all, settle
+from sglfleet.roll.locking import fenced, keep, let_go, lock_all, lock_beyond, settle
 from sglfleet.roll.plan import Node, Plan, Policy, Unit, lines, plan
 from sglfleet.roll.remote import LostError, Probe, RefusedError, Remote
 from sglfleet.roll.report import Report
@@ -37,9 +37,11 @@ def roll_service(
     say: Say = print,
     prove: Callable[[str, str], str] | None = None,
     measure: Callable[[str, str], Halt | None] | None = None,
+    beyond: Mapping[str, Remote] | None = None,
 ) -> Report:
     """Bring every host of `targets` (in inventory order) to its target release. `out`: unreachable host -> reason.
 
+    `beyond`: hosts of the service outside of `--limit`. They are locked and counted like all others, and not changed.
     Never raises for what hosts do; the report says it.
     """
     began = time.monotonic()
@@ -48,20 +50,22 @@ def roll_service(
     keepers: list[Greenlet] = []
     try:
         found = _look(remotes, report)
-        chosen = plan(nodes_of(targets, found, report.out), policy)
+        outside = _outside(beyond or {})
+        chosen = plan([*nodes_of(targets, found, report.out), *outside], policy)
         stray = [host for unit in chosen.kept for host in unit.hosts if found[host].current != targets[host].release]
-        if not chosen.batches and not report.out and not stray:
+        if not chosen.batches and not chosen.blocked and not report.out and not stray:
             report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
             _keep(report, chosen, found)
-            _keep_router(router, targets, found, report, say)
+            _keep_router(router, targets, found, report, say, limited=bool(beyond))
             return report
         found = lock_all(targets, remotes, report, held)
+        lock_beyond({node.host: beyond[node.host] for node in outside if beyond and node.running}, report, held)
         if report.refused:
             return report
         latch = Latch()
         keepers = keep(report.run, latch, held)
         found = settle(found, targets, held, report, say)
-        chosen = plan(nodes_of(targets, found, report.out), policy)
+        chosen = plan([*nodes_of(targets, found, report.out), *outside], policy)
         report.plan = tuple(lines(service, chosen, {h: t.release for h, t in targets.items()}))
         for text in report.plan:
             say(text)
@@ -81,9 +85,9 @@ def roll_service(
             latch=latch,
             say=say,
             router=router,
-            known=_known(held, report),
+            known=_known({host: remote for host, remote in held.items() if host in targets}, report),
         )
-        _keep_router(router, targets, found, report, say)
+        _keep_router(router, targets, found, report, say, limited=bool(beyond))
         if report.refused:
             return report
         _batches(roll, chosen, report.outcomes)
@@ -120,6 +124,21 @@ def _look(remotes: Mapping[str, Remote], report: Report) -> dict[str, Probe]:
         else:
             report.out[host] = answer
     return found
+
+
+def _outside(beyond: Mapping[str, Remote]) -> list[Node]:
+    """Hosts of the service that this run may not change, as they are. One that does not answer is not serving."""
+
+    def one(host: str) -> Node:
+        try:
+            state, known = beyond[host].probe(), beyond[host].targets()
+        except (LostError, RefusedError):
+            return Node(host, "", reachable=False, outside=True)
+        runs, there = state.release, known.get(state.release)
+        node = Node(host, runs, running=runs, serving=state.active, outside=True)
+        return replace(node, role=there.role, group=there.group, rank=there.rank) if there else node
+
+    return list(each(beyond, one).values()) if beyond else []
 
 
 def _known(held: Mapping[str, Remote], report: Report) -> dict[str, dict[str, Target]]:
@@ -162,7 +181,7 @@ def _keep(report: Report, chosen: Plan, found: Mapping[str, Probe]) -> None:
         for host in unit.hosts:
             report.outcomes[host] = Outcome(host, "kept", found[host].release)
     for unit in chosen.blocked:
-        for host in unit.hosts:
+        for host in (name for name in unit.hosts if name in found):  # one group may lie partly outside of --limit
             report.outcomes[host] = Outcome(host, "untouched", found[host].release)
 
 
@@ -180,18 +199,24 @@ def _put_in_place(remote: Remote, release: str, report: Report, say: Say) -> Non
 
 
 def _keep_router(
-    router: RouterLike | None, targets: Mapping[str, Target], found: Mapping[str, Probe], report: Report, say: Say
+    router: RouterLike | None,
+    targets: Mapping[str, Target],
+    found: Mapping[str, Probe],
+    report: Report,
+    say: Say,
+    *,
+    limited: bool,
 ) -> None:
-    """Who serves is in the router, who left the configuration is not. A router that does not answer stops the roll."""
+    """Who serves is in the router, who left the configuration is not. A router that does not answer stops the roll.
+
+    `limited`: `targets` are not all hosts of the service, so nobody is known to have left it.
+    """
     if router is None:
         return
-    if any(target.role for target in targets.values()):
-        report.refused = (f"{report.service}: prefill/decode behind a router is not managed yet: remove `router`",)
-        return
     urls = {host: target.public_url for host, target in targets.items() if target.rank == 0 and target.public_url}
-    serving = [url for host, url in urls.items() if host in found and found[host].active]
+    serving = [targets[host].worker() for host in urls if host in found and found[host].active]
     try:
-        for change in router.keep(serving, urls.values()):
+        for change in router.keep(serving, None if limited else urls.values()):
             say(f"router: {change}")
     except RouterError as error:
         report.refused = (f"{error}: nothing was touched",)

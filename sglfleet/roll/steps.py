@@ -24,7 +24,7 @@ def into_router(roll: Roll, unit: Unit) -> str:
     if roll.router is None:
         return ""
     try:
-        roll.router.add(roll.targets[unit.hosts[0]].public_url)
+        roll.router.add(roll.targets[unit.hosts[0]].worker())
     except RouterError as error:
         return f"serves, but is not in the router: {error}"
     return ""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sglfleet.router import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,12 @@ class Target:
     @property
     def base_url(self) -> str:
         return self.url or f"http://127.0.0.1:{self.port}"
+
+    def worker(self) -> Worker:
+        """The server as the router is to list it."""
+        from sglfleet.router import BOOTSTRAP_PORT, Worker
+
+        return Worker(self.public_url, self.role, int(self.args.get("disaggregation-bootstrap-port") or BOOTSTRAP_PORT))
 
     @property
     def turn_limit(self) -> float:

@@ -30,6 +30,7 @@ SERVER = (Path(__file__).parent / "standin_server.py").read_text(encoding="utf-8
 # limits for a machine on which everything takes twenty times as long; tests of what happens *at* a limit name their own
 POLICY = {"max_unavailable": 2, "soak": 1.0, "drain": 5.0, "gate_deadline": 120.0, "lost_after": 60.0, "margin": 5.0}
 START = 120  # s
+KEY = "only-for-tests"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Kind:
     start: int = START  # the unit's start time-out
     delay: float = 0.0  # before the server is started
     port: int = PORT
+    role: str = "null"  # "prefill", "decode": half of a pair
+    key: str = ""  # the API key that requests must bring
     engine: bool = False  # no stand-in: the real SGLang on the CPU
 
 
@@ -54,7 +57,8 @@ ENGINE_ARGS = (
 def unit_text(release: str, kind: Kind) -> str:
     home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
     server = f"/usr/bin/python3 {home}/server.py"
-    serve = f"{server} --port {kind.port} --mode {kind.mode} --cut {kind.cut}"
+    key = f" --key {kind.key}" if kind.key else ""
+    serve = f"{server} --port {kind.port} --mode {kind.mode} --cut {kind.cut} --role {kind.role}{key}"
     if kind.engine:
         serve = f"{ENGINE}/bin/python -m sglang.launch_server {ENGINE_ARGS} --port {kind.port}"
     return f"""[Unit]
@@ -67,7 +71,7 @@ Environment=SGLFLEET_RELEASE={release}
 ExecStartPre=/bin/sleep {kind.delay}
 Environment=SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 HOME=/root
 ExecStart={serve}
-ExecStartPost={server} --wait {kind.port}
+ExecStartPost={server} --wait {kind.port}{key}
 Restart=on-failure
 RestartSec=1
 TimeoutStartSec={kind.start}
@@ -194,15 +198,17 @@ def start(
     router: dict[str, Any] | None = None,
     own: dict[str, dict[str, Any]] | None = None,
     slow: dict[str, tuple[str, bool]] | None = None,
+    beyond: Sequence[str] = (),
     **more: Any,
 ) -> Run:
     """Begin a roll: host -> release, in inventory order. `more`: fields of every target, `own`: of single ones.
 
     `slow`: host -> (why the roll must not go on once it serves, whether it goes back).
+    `beyond`: hosts of the service outside of --limit.
     """
     spec = {
         "service": SERVICE,
-        "hosts": host_rows(lab, list(dict.fromkeys([*targets, *([router["host"]] if router else [])]))),
+        "hosts": host_rows(lab, list(dict.fromkeys([*targets, *beyond, *([router["host"]] if router else [])]))),
         "targets": {
             host: {
                 "port": PORT,
@@ -216,6 +222,7 @@ def start(
             }
             for host, release in targets.items()
         },
+        "beyond": list(beyond),
         "policy": {**POLICY, **(policy or {})},
         **({"router": router} if router else {}),
         **({"slow": slow} if slow else {}),
@@ -253,7 +260,8 @@ def serves(lab: Lab, host: str) -> str:
     """
     script = f"""systemctl -q is-active {UNIT} || exit 1
 pid=$(systemctl show -P MainPID {UNIT}); [ $pid -gt 0 ] || exit 1
-curl -sf -m 60 -o /dev/null -d '{{"text": "x"}}' http://127.0.0.1:{PORT}/generate || exit 1
+asked='{{"text": "x", "bootstrap_room": 0}}'
+curl -sf -m 60 -o /dev/null -H 'Authorization: Bearer {KEY}' -d "$asked" http://127.0.0.1:{PORT}/generate || exit 1
 tr '\\0' '\\n' < /proc/$pid/environ | sed -n s/^SGLFLEET_RELEASE=//p"""
     return lab.host(host).exec("sh", "-c", script).stdout.strip()
 
@@ -346,7 +354,9 @@ class Load:
         while not self._stop.is_set():
             try:
                 request = urllib.request.Request(
-                    f"{self.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
+                    f"{self.url}/generate",
+                    json.dumps(body).encode(),
+                    {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"},
                 )
                 with urllib.request.urlopen(request, timeout=120) as answer:
                     text = answer.read().decode()

@@ -4,6 +4,7 @@ For tests of what happens *around* a server where twenty real ones do not fit a 
 stand-in, and no test takes it as proof of what the engine does.
 
     standin_server.py --port 30000 --mode ok [--cut N]     serve
+    standin_server.py --port 30000 --role decode --key K   half of a pair; behind a key
     standin_server.py --wait 30000                         return when a server there generates, fail when $MAINPID dies
 """
 
@@ -46,6 +47,8 @@ lock = threading.Lock()
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     mode = "ok"
+    role = "null"  # "prefill", "decode": wants the room of a pair, as the engine does
+    key = ""
 
     def log_message(self, *_):
         pass
@@ -58,8 +61,17 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def refused(self):
+        """Without the key only /health answers, as with the engine."""
+        if not self.key or self.path.startswith("/health") or self.headers.get("Authorization") == f"Bearer {self.key}":
+            return False
+        self.answer(401, {"error": "Unauthorized"})
+        return True
+
     def do_GET(self):
         path = self.path.split("?")[0]
+        if self.refused():
+            return
         if path in ("/health", "/health_generate"):
             self.answer(503 if self.mode == "never" or state["draining"] else 200, {})
         elif path == "/v1/loads":
@@ -70,6 +82,7 @@ class Handler(BaseHTTPRequestHandler):
                 "chunked_prefill_size": 512,
                 "max_total_num_tokens": 16384,
                 "context_length": 4096,
+                "disaggregation_mode": self.role,
             }
             self.answer(200, {**info, "release": os.environ.get("SGLFLEET_RELEASE", "")})
         elif path in ("/model_info", "/get_model_info", "/v1/models"):
@@ -79,6 +92,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        if self.refused():
+            return
         with lock:
             state["running"] += 1
         try:
@@ -97,7 +112,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.mode == "never":
             self.answer(503, {"error": "not ready"})
             return
-        meta = {"prompt_tokens": len(str(body.get("text", "")).split()), "completion_tokens": count}
+        if self.role != "null" and body.get("bootstrap_room") is None:
+            self.answer(400, {"error": "disaggregated request without bootstrap_room"})
+            return
+        meta = {"prompt_tokens": len(str(body.get("text", "")).split()), "completion_tokens": len(ids)}
         if not body.get("stream"):
             time.sleep(float(body.get("seconds", 0)))
             self.answer(200, {"text": text, "output_ids": ids, "meta_info": meta})
@@ -114,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-def serve(port, mode, cut):
+def serve(port, mode, cut, role, key):
     if mode == "bad-flag":
         print(
             "usage: launch_server.py [-h] [--port PORT]\nsglang serve: error: unrecognized arguments: --no-such-flag",
@@ -122,7 +140,7 @@ def serve(port, mode, cut):
             flush=True,
         )
         sys.exit(2)
-    Handler.mode = mode
+    Handler.mode, Handler.role, Handler.key = mode, role, key
     try:
         server = ThreadingHTTPServer(("0.0.0.0", port), Handler)
     except OSError as error:
@@ -161,14 +179,16 @@ def serve(port, mode, cut):
     server.serve_forever(poll_interval=0.1)
 
 
-def wait(port):
+def wait(port, key):
     main = int(os.environ.get("MAINPID", "0"))
-    body = json.dumps({"text": "one", "sampling_params": {"max_new_tokens": 1}}).encode()
+    alone = {"bootstrap_host": "2.2.2.2", "bootstrap_room": 0}
+    body = json.dumps({"text": "one", "sampling_params": {"max_new_tokens": 1}, **alone}).encode()
+    head = {"Authorization": f"Bearer {key}"}
     while True:
         if main and not Path(f"/proc/{main}").exists():
             sys.exit("the server ended before it was ready")
         try:
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/generate", body)
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/generate", body, head)
             with urllib.request.urlopen(request, timeout=5) as answer:
                 json.load(answer)
                 return
@@ -182,8 +202,10 @@ if __name__ == "__main__":
     parser.add_argument("--mode", default="ok", help=MODES)
     parser.add_argument("--cut", type=float, default=2.0)
     parser.add_argument("--wait", type=int)
+    parser.add_argument("--role", default="null", choices=["null", "prefill", "decode"])
+    parser.add_argument("--key", default="")
     options = parser.parse_args()
     if options.wait:
-        wait(options.wait)
+        wait(options.wait, options.key)
     else:
-        serve(options.port, options.mode, options.cut)
+        serve(options.port, options.mode, options.cut, options.role, options.key)

@@ -76,6 +76,29 @@ def test_a_group_changes_as_one(three: Lab, bad: str, exit_code: int) -> None:
 
 
 @pytest.mark.full
+def test_hosts_outside_of_limit_are_locked_and_counted(three: Lab) -> None:
+    """Rolled to h1 alone: whoever changes the others at the same time, or one of them down, must stop it."""
+    began = time.time()
+    one = {"max_unavailable": 1}
+    first = rolling.start(three, {"h1": NEW}, {**one, "soak": 10.0}, beyond=["h2", "h3"])
+    first.wait_for("^h1: soak")
+    second = rolling.start(three, {"h3": NEW}, one, beyond=["h1", "h2"]).done()
+    assert second["exit"] == 4
+    assert "h3: locked by" in second["refused"][0]
+    assert first.done()["exit"] == 0
+    three.host("h2").exec("systemctl", "stop", rolling.UNIT)
+    report = rolling.start(three, {"h3": NEW}, one, beyond=["h1", "h2"]).done()
+    assert "too many nodes are out already" in report["refused"][0]
+    assert rolling.all_serve(three, THREE) == {"h1": NEW, "h2": "", "h3": OLD}
+    assert rolling.start(three, {"h2": NEW}, one, beyond=["h1", "h3"]).done()["exit"] == 0, (
+        "the one that is down may go"
+    )
+    assert rolling.start(three, {"h3": NEW}, one, beyond=["h1", "h2"]).done()["exit"] == 0
+    assert rolling.all_serve(three, THREE) == to(NEW)
+    assert rolling.most_out(three, THREE, began) == 1
+
+
+@pytest.mark.full
 def test_order_is_the_inventory_s_in_twenty_runs(three: Lab) -> None:
     """pyinfra's own order is that of a set. Read from the hosts' journals: when each server was stopped."""
     order = ["h3", "h1", "h2"]  # as the inventory says, neither sorted nor as it was up

@@ -70,6 +70,75 @@ def test_the_last_worker_is_never_removed(six: Lab, routed: str) -> None:
 
 
 @pytest.mark.full
+def test_the_router_comes_back_in_the_middle(six: Lab, routed: str) -> None:
+    """Killed and started again by systemd while nodes roll: no reason to stop, and its list is right."""
+    four = HOSTS[:4]
+    rolling.roll(six, to(OLD, four), router=ROUTER)
+    run = rolling.start(six, to(NEW, four), {"soak": 4.0}, router=ROUTER)
+    run.wait_for("^h1: soak")
+    six.host("h6").exec("systemctl", "kill", "-s", "KILL", f"sglang-router-{rolling.SERVICE}")
+    assert run.done()["exit"] == 0
+    assert rolling.all_serve(six, four) == to(NEW, four)
+    assert listed(six) == {str(six.host(h).ip) for h in four}
+
+
+@pytest.mark.full
+def test_a_host_alone_leaves_the_others_in_the_router(six: Lab, routed: str) -> None:
+    """--limit h2: nobody else is known to have left the service."""
+    four = HOSTS[:4]
+    rolling.roll(six, to(OLD, four), router=ROUTER)
+    report = rolling.start(six, {"h2": NEW}, router=ROUTER, beyond=["h1", "h3", "h4"]).done()
+    assert report["exit"] == 0
+    assert rolling.all_serve(six, four) == {**to(OLD, four), "h2": NEW}
+    assert listed(six) == {str(six.host(h).ip) for h in four}
+
+
+@pytest.mark.full
+def test_no_request_fails_while_pairs_of_prefill_and_decode_roll(six: Lab, routed: str) -> None:
+    """Two of each: prefill first, one of each role always stays."""
+    four, roles = HOSTS[:4], {"h1": "prefill", "h2": "decode", "h3": "prefill", "h4": "decode"}
+    for host, role in roles.items():
+        for release in ("pair00000001", "pair00000002"):
+            rolling.stage(six, [host], release, Kind(role=role))
+    own = {host: {"role": role} for host, role in roles.items()}
+    rolling.start(six, to("pair00000001", four), router=ROUTER, own=own).done()
+    began = time.time()
+    with rolling.Load(routed) as load:
+        time.sleep(2)
+        report = rolling.start(six, to("pair00000002", four), {"drain": 20.0}, ROUTER, own).done()
+        assert results(report) == dict.fromkeys(four, "accepted")
+        time.sleep(2)
+    assert rolling.all_serve(six, four) == to("pair00000002", four)
+    assert load.failures == []
+    assert load.done > 20
+    stops = sorted((min(a for a, b in rolling.outages(six, h) if b > began), h) for h in four)
+    assert [host for _, host in stops] == ["h1", "h3", "h2", "h4"], "one role after the other"
+    assert rolling.most_out(six, four, began) == 1, "of two, one stays"
+    assert listed(six) == {str(six.host(h).ip) for h in four}
+    assert any("prefill server alone" in note for note in report["hosts"]["h1"]["gate"]["notes"])
+
+
+@pytest.mark.full
+def test_workers_with_a_key_of_their_own(six: Lab, routed: str) -> None:
+    """The router hands the client's key on and has none itself: who brings none is refused by the server."""
+    four, file = HOSTS[:4], "/etc/sglfleet-key"
+    rolling.on_all(six, four, f"umask 077; printf %s {rolling.KEY} > {file}")
+    for release in ("keyed0000001", "keyed0000002"):
+        rolling.stage(six, four, release, Kind(key=rolling.KEY))
+    assert rolling.roll(six, to("keyed0000001", four), router=ROUTER, key_file=file)["exit"] == 0
+    with rolling.Load(routed) as load:
+        report = rolling.roll(six, to("keyed0000002", four), {"drain": 20.0}, router=ROUTER, key_file=file)
+    assert results(report) == dict.fromkeys(four, "accepted")
+    assert load.failures == []
+    assert rolling.all_serve(six, four) == to("keyed0000002", four)
+    without = ["curl", "-s", "-m", "60", "-o", "/dev/null", "-w", "%{http_code}", "-d", '{"text": "x"}']
+    asked = six.host("h6").exec(*without, "-H", "Content-Type: application/json", "http://127.0.0.1:30100/generate")
+    assert asked.stdout == "401"
+    known = six.host("h6").exec("grep", "-rs", rolling.KEY, "/etc/sglfleet", "/etc/systemd/system").stdout
+    assert not known, "the router's host has no key"
+
+
+@pytest.mark.full
 @pytest.mark.engine
 def test_no_request_fails_while_four_real_engines_roll(six: Lab, routed: str) -> None:
     """Four times the real SGLang on the CPU, some 8 GiB."""

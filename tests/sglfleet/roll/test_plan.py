@@ -198,3 +198,28 @@ def test_the_same_fleet_gives_the_same_plan(nodes: list[Node], limit: int | str)
 @given(st.integers(1, 20), limits)
 def test_order_is_the_inventory_s(count: int, limit: int | str) -> None:
     assert list(plan(fleet(count), Policy(max_unavailable=limit)).changes) == [f"h{i}" for i in range(1, count + 1)]
+
+
+def test_hosts_outside_of_limit_count_and_are_never_changed() -> None:
+    beyond = [Node(f"x{i}", OLD, running=OLD, serving=True, outside=True) for i in range(6)]
+    chosen = plan([*beyond, *fleet(2)], Policy(max_unavailable="25%"))
+    assert (chosen.width, chosen.total) == (2, 8), "25 % of the service, not of what is rolled"
+    assert hosts(chosen) == [["h1"], ["h2"]]
+
+
+def test_one_outside_of_limit_that_is_down_takes_the_room() -> None:
+    down = Node("x1", "", reachable=False, outside=True)
+    chosen = plan([down, *fleet(2)], Policy())
+    assert not chosen.batches
+    assert [unit.hosts for unit in chosen.blocked] == [("h1",), ("h2",)]
+    assert "x1: outside of --limit and not serving" in chosen.notes[-1]
+    mended = plan([down, Node("h1", NEW)], Policy())
+    assert hosts(mended) == [["h1"]], "who is down itself costs nothing more"
+
+
+def test_a_group_that_limit_splits_is_not_changed() -> None:
+    first = Node("h1", NEW, running=OLD, serving=True, group="pair", rank=0)
+    second = Node("h2", OLD, running=OLD, serving=True, group="pair", rank=1, outside=True)
+    chosen = plan([first, second], Policy())
+    assert not chosen.batches
+    assert [unit.hosts for unit in chosen.blocked] == [("h1", "h2")]

@@ -105,16 +105,16 @@ from types import SimpleNamespace
 from sglfleet.fleet import connect
 from sglfleet.roll.remote import Remote
 from sglfleet.roll.state import RouterError
-from sglfleet.router import Router, parse
+from sglfleet.router import Router, Worker, parse
 port, urls = int(sys.argv[1]), sys.argv[2:]
 data = {"service": "x", "port": port, "host": "127.0.0.1"}
 with connect(SimpleNamespace(hosts={"@local": SimpleNamespace(data={})})) as fleet:
-    router = Router(Remote(fleet.hosts["@local"], "x"), parse(data, "test"))
+    router = Router(Remote(fleet.hosts["@local"], "x"), parse(data, "test"), nodes={"": 2})
     router._write = lambda: None  # /etc belongs to this machine
     router.wait_ready()
     listed = lambda: sorted(row["url"] for row in router.workers())
-    told = {"first": router.keep(urls[:2], urls[:2]), "listed": listed()}
-    told["replaced"] = router.keep(urls[2:], urls[2:])
+    told = {"first": router.keep(map(Worker, urls[:2]), urls[:2]), "listed": listed()}
+    told["replaced"] = router.keep(map(Worker, urls[2:]), urls[2:])
     told["then"] = listed()
     router.remove("http://127.0.0.1:1")
     try:

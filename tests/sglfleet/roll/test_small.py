@@ -17,6 +17,7 @@ from sglfleet.roll.remote import parse
 from sglfleet.roll.report import Report
 from sglfleet.roll.state import Outcome
 from sglfleet.roll.target import Target
+from sglfleet.router import Worker
 
 
 def test_the_latch_closes_once_and_stays() -> None:
@@ -173,5 +174,10 @@ def test_the_router_s_unit() -> None:
     assert "$WORKERS" in text
     assert "/opt/r/bin/python" in text
     assert "30100" in text
-    assert router.workers_line(["http://b:1", "http://a:1"]) == 'WORKERS="--worker-urls http://a:1 http://b:1"\n'
+    assert router.PAIR not in text
+    assert router.PAIR in router.unit_text(router.parse({"service": "s"}, "h1"), pair=True)
+    plain = [Worker("http://b:1"), Worker("http://a:1")]
+    assert router.workers_line(plain) == 'WORKERS="--worker-urls http://a:1 http://b:1"\n'
+    pair = [Worker("http://d:1", "decode"), Worker("http://p:1", "prefill", 8999)]
+    assert router.workers_line(pair) == 'WORKERS="--prefill http://p:1 8999 --decode http://d:1"\n'
     assert router.workers_line([]) == 'WORKERS=""\n'
