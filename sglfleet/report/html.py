@@ -15,6 +15,7 @@ def render(document: Mapping[str, Any], charts: tuple[str, ...] = (), title: str
     """
     from markupsafe import Markup
 
+    from sglfleet.report.proof_words import LEGEND, MARKS, headline, judged
     from sglfleet.templates import page
 
     hosts = list(document.get("hosts") or ())
@@ -25,6 +26,10 @@ def render(document: Mapping[str, Any], charts: tuple[str, ...] = (), title: str
         hosts=hosts,
         flags=_matrix(hosts),
         statuses=STATUSES,
+        headline=headline(hosts) if hosts else "",
+        judged=judged,
+        legend=LEGEND,
+        marks=MARKS,
         charts=[Markup(chart) for chart in charts],  # noqa: S704 - made by sglfleet.report.effects, which escapes all names
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import click
 
+from sglfleet.report.proof_words import DECIDED, LEGEND, MARKS, headline
 from sglfleet.verify.document import Document, HostProof
 from sglfleet.verify.findings import Proof
 from validators.source import printable
@@ -20,7 +21,20 @@ ORDER = (Status.CONTRADICTED, Status.NOT_PROVEN, Status.PROVEN)
 def render(document: Document, width: int | None = None, evidence: bool = False) -> str:
     """The whole document. `evidence`: also for what is proven."""
     width = width or min(shutil.get_terminal_size((110, 24)).columns, 140)
-    return "\n".join(line for host in document.hosts for line in _host(host, width, evidence)) + "\n"
+    lines = [line for host in document.hosts for line in _host(host, width, evidence)]
+    return "\n".join([*lines, *_end(document, width)]) + "\n"
+
+
+def _end(document: Document, width: int) -> Iterator[str]:
+    """What it came to, and what the words mean."""
+    there = {str(p.status) for host in document.hosts for p in host.proofs}
+    there |= {str(host.correctness.status) for host in document.hosts if host.correctness}
+    for word, text in LEGEND.items():
+        if word in there:
+            first = click.style(f"{MARKS[word]} {word}", fg=COLOURS[Status(word)]) + ": "
+            yield from _wrapped(first, text, width, 4)
+    said = headline(host.to_json() for host in document.hosts)
+    yield from _wrapped("", click.unstyle(said), width, 0)
 
 
 def _host(host: HostProof, width: int, evidence: bool) -> Iterator[str]:
@@ -38,12 +52,16 @@ def _host(host: HostProof, width: int, evidence: bool) -> Iterator[str]:
             if proof.status is status:
                 yield from _flag(proof, longest, width, evidence or status is not Status.PROVEN)
     if host.correctness:
-        word = click.style(f"{host.correctness.status:12}", fg=COLOURS[host.correctness.status])
-        yield from _wrapped(f"  {word} ", f"{'output':{longest}}  {host.correctness.reason}", width, 15)
+        status = host.correctness.status
+        word = click.style(f"{MARKS[status]} {status:12}", fg=COLOURS[status])
+        yield from _columns(f"  {word} ", "output", host.correctness.reason, longest, width)
     unexplained = [row for row in host.rows if not row.explained]
     for row in unexplained:
         yield click.style(f"  {row.flag}: asked {row.asked}, effective {row.effective}: {row.reason}", fg="yellow")
-    yield from (click.style(f"  {printable(text)}", fg="red") for text in host.disagreements)
+    if host.disagreements:
+        yield "  what the engine on this host said before the launch:"
+        for text in host.disagreements:
+            yield from _wrapped("    ", click.unstyle(text), width, 6)
     for name, why in sorted(host.gaps.items()):
         yield f"  not seen: {name}: {printable(why)}"
     yield ""
@@ -55,14 +73,26 @@ def _name(proof: Proof) -> str:
 
 
 def _flag(proof: Proof, longest: int, width: int, evidence: bool) -> Iterator[str]:
-    word = click.style(f"{proof.status:12}", fg=COLOURS[proof.status])
-    gone = f" ({proof.decision})" if proof.decision in ("drop", "replace") else " (forced)" if proof.forced else ""
-    yield from _wrapped(f"  {word} ", f"{_name(proof):{longest}}  {proof.reason}{gone}", width, 15)
+    word = click.style(f"{MARKS[proof.status]} {proof.status:12}", fg=COLOURS[proof.status])
+    gone = f" ({DECIDED[proof.decision]}: judged {proof.outcome})" if proof.decision in ("drop", "replace") else ""
+    yield from _columns(f"  {word} ", _name(proof), f"{proof.reason}{gone}", longest, width)
     if not evidence:
         return
     for finding in proof.findings:
         for shown in finding.evidence[:3]:
-            yield from _wrapped(" " * 17, printable(shown), width, 19)
+            yield from _wrapped(" " * 19, printable(shown), width, 21)
+
+
+def _columns(first: str, name: str, reason: str, longest: int, width: int) -> Iterator[str]:
+    """The reason beside the name, or, on a narrow terminal, below it."""
+    at = 17 + longest + 2
+    if width - at < 40:
+        yield first + name
+        yield from _wrapped(" " * 17, reason, width, 17)
+        return
+    lines = textwrap.wrap(printable(reason), width - at, break_long_words=False) or [""]
+    yield f"{first}{name:{longest}}  {lines[0]}"
+    yield from (" " * at + line for line in lines[1:])
 
 
 def _wrapped(first: str, text: str, width: int, indent: int) -> Iterator[str]:

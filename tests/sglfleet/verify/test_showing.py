@@ -84,7 +84,7 @@ def test_junit(document):
 
 def test_text(document):
     text = showing.render(document, "text", evidence=True)
-    for part in ("proven", "contradicted", "not proven", "gpu-3", "not looked at", "forced"):
+    for part in ("proven", "contradicted", "not proven", "gpu-3", "not looked at", "left on the command line"):
         assert part in text
     assert "\x1b[31m]]" not in text
     assert "\u202e" not in text
