@@ -274,6 +274,7 @@ def _ask(host: Host, fleet: Fleet, job: Job) -> None:
     if word.stops:
         if not planning.is_known(job.service):  # a refusal by judgement: it stops the service, not one host of it
             fleet.refused.setdefault(name, f"the engine on {host.name} refuses it: {word.stops[0]}")
+            fleet.outcome.codes.add(Exit.REFUSED)
         raise operations.HostFailed(host.name, f"{name}: {word.stops[0]}", "\n".join(word.stops))
     if word.answer.get("arguments"):
         asking.keep(host, paths.release(name, job.release.id), word)
@@ -310,8 +311,6 @@ def _drive(state: State, fleet: Fleet) -> None:
     for job in fleet.plan.jobs:
         if job.why and job.release.service in fleet.refused and job.host not in fleet.outcome.failures:
             fleet.failed(job.host, f"{job.release.service}: not switched: {fleet.refused[job.release.service]}")
-    if fleet.refused:
-        fleet.outcome.codes.add(Exit.REFUSED)
     for placement in fleet.placements:
         reason = fleet.outcome.failures.get(placement.host.name)
         if reason:

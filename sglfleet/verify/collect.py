@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -90,7 +91,8 @@ def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
         probe = manifest.with_name("probe.json")  # what the engine said before the launch
         if probe.exists():
             out["probe"] = json.loads(probe.read_text(encoding="utf-8"))
-    if "unit" not in out and (name := process.unit_of(pid)):
+    own = process.output_of(pid).startswith("socket:")  # else it only runs below one, such as that of sshd
+    if "unit" not in out and own and (name := process.unit_of(pid)):
         out["unit"] = {"name": name, **process.unit(name)}
     if "unit" not in out and (container := process.container_of(pid)):
         out["container"] = container
@@ -181,19 +183,28 @@ def _profile(server: Server, info: dict[str, Any], salt: int, spec: dict[str, An
 
 
 def _journal(spec: dict[str, Any], out: dict[str, Any]) -> None:
+    pid = (out.get("process") or {}).get("pid")
+    target = process.output_of(pid) if pid and "manifest" not in out else ""
     if spec.get("log"):
-        out["log"] = Path(spec["log"]).read_text(encoding="utf-8", errors="replace")
+        out["log"] = process.tail(Path(spec["log"]))
+    elif pid and target.startswith("/") and Path(f"/proc/{pid}/root{target}").is_file():
+        out["log"] = process.tail(Path(f"/proc/{pid}/root{target}"))  # `nohup … > server.log`, StandardOutput=append:
+        out["log_since"] = process.started(pid)
     elif (out.get("unit") or {}).get("InvocationID"):
         out["journal"] = process.journal(out["unit"]["InvocationID"])
     elif out.get("container"):
-        for tool in ("docker", "podman"):
-            command = [tool, "logs", out["container"]]
-            got = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-            if got.returncode == 0:
+        for tool in filter(shutil.which, ("docker", "podman")):
+            asked = [tool, "inspect", "--format", "{{.State.StartedAt}}", out["container"]]
+            since = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False)
+            command = [tool, "logs", "--since", since.stdout.strip(), out["container"]]
+            got = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            if since.returncode == got.returncode == 0:
                 out["log"] = got.stdout + got.stderr
                 return
+        out["gaps"]["journal"] = "neither docker nor podman tells the log of the server's container"
     else:
-        out["gaps"]["journal"] = "the server runs in no unit and no container: its log is not known"
+        where = f"it writes to {target}" if target else "where it writes is not known"
+        out["gaps"]["journal"] = f"the server runs in no unit and no container, and {where}: send its output to a file"
 
 
 def _earlier(spec: dict[str, Any], out: dict[str, Any]) -> None:

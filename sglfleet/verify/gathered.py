@@ -43,7 +43,7 @@ def seen(raw: Mapping[str, Any], controls: Mapping[str, tuple[Trace, ...]] | Non
 def _journal(raw: Mapping[str, Any], pid: int | None) -> Journal | None:
     if "journal" in raw:
         return from_journalctl(raw["journal"], raw["unit"]["InvocationID"], pid)
-    return from_text(raw["log"]) if "log" in raw else None
+    return from_text(raw["log"], str(raw.get("log_since") or "")) if "log" in raw else None
 
 
 def _from_journal(responses: dict[str, Any], journal: Journal | None, gaps: dict[str, str]) -> None:

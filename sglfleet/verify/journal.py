@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 
 # "[2026-11-29 16:27:44 TP1] text", also after a progress bar on the same line; ranks: TP, DP, PP, EP in any order
 _PREFIX = re.compile(r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?P<ranks>(?: (?:DP|TP|PP|EP|ATTN_CP|MOE_DP)\d+)*)\] ")
@@ -75,9 +74,19 @@ class Journal:
         return "\n".join([*(line.message for line in self.lines), *self.stray])
 
 
-def from_text(text: str) -> Journal:
-    """A log file, or the output of a container: no processes known."""
-    return _build((None, raw) for raw in text.splitlines())
+def from_text(text: str, since: str = "") -> Journal:
+    """A log file, or the output of a container: no processes known.
+
+    `since`: when the process started, as its logger writes times. A file that is appended to holds earlier starts:
+    their lines are left out, but what they served still counts against lines that a client could have written.
+    """
+    journal = _build((None, raw) for raw in text.splitlines())
+    if not since:
+        return journal
+    lines = tuple(line for line in journal.lines if line.time >= since)
+    begun = any(line.message.startswith("server_args=") for line in lines)
+    error = "" if lines else f"the log holds nothing of this start, which was at {since}"
+    return replace(journal, lines=lines, from_start=begun, error=error)
 
 
 def from_journalctl(output: str, invocation: str, main_pid: int | None = None) -> Journal:
@@ -149,11 +158,3 @@ def _prefix(raw: str) -> re.Match[str] | None:
         return None
     found = _PREFIX.search(raw)
     return found if found and re.search(r"(it/s|s/it)\]\s*$", raw[: found.start()]) else None
-
-
-def since(line: Line, start: datetime) -> bool:
-    """Whether a line was written at or after a moment (both in the host's own clock)."""
-    try:
-        return datetime.strptime(line.time, "%Y-%m-%d %H:%M:%S") >= start.replace(microsecond=0, tzinfo=None)
-    except ValueError:
-        return False

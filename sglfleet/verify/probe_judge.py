@@ -117,13 +117,15 @@ def decided(verdicts: tuple[Verdict, ...], answer: Mapping[str, Any], case: Case
             )
             out.append(replace(v, reason=reason))
         elif v.flag in free:
-            reason = f"The engine on this host takes it as given{asked}, and {near}, next to it, have no gate for it."
+            reason = (
+                f"The engine on this host takes it as given{asked}, and no gate for it is known in {near}, next to it."
+            )
             decision = Decision.KEEP if v.decision is Decision.WARN and not v.waiver else v.decision
             out.append(replace(v, outcome=Outcome.ACTIVE, decision=decision, reason=reason, evidence=evidence))
         else:
             reason = (
-                f"The engine on this host takes it as given{asked}. Whether it acts is not known: {near} decide that"
-                f" by a gate, and nothing is known of those of {case.sglang}."
+                f"The engine on this host takes it as given{asked}. Whether it acts is not known: in {near} a gate decides"
+                f" that, and nothing is known of the gates of {case.sglang}."
             )
             out.append(replace(v, reason=reason, evidence=evidence))
     return tuple(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -67,6 +68,32 @@ def unit_of(pid: int) -> str:
             if part.endswith(".service") and not part.startswith(("user@", "docker", "containerd")):
                 return part
     return ""
+
+
+def output_of(pid: int) -> str:
+    """Where a process writes to: the path of a file, or `socket:[…]` (the journal), `pipe:[…]`, a terminal."""
+    return str(Path(f"/proc/{pid}/fd/1").readlink())
+
+
+def started(pid: int) -> str:
+    """When a process started, in its own time zone: 2026-11-29 18:00:00, as its logger would write it."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19])
+    boot = next(
+        line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if line.startswith("btime")
+    )
+    epoch = int(boot.split()[1]) + ticks // os.sysconf("SC_CLK_TCK")
+    zone = [part for part in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if part.startswith(b"TZ=")]
+    env = {**os.environ, "TZ": zone[0][3:].decode(errors="replace")} if zone else dict(os.environ)
+    command = ["date", "-d", f"@{epoch}", "+%Y-%m-%d %H:%M:%S"]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+def tail(path: Path, limit: int = 12 << 20) -> str:
+    """The end of a log file, `limit` bytes at most."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - limit))
+        return file.read().decode(errors="replace")
 
 
 def container_of(pid: int) -> str:

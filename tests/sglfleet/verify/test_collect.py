@@ -133,3 +133,33 @@ def test_a_process_tells_its_argv_and_hides_secrets():
     assert "hush" not in json.dumps(told)
     assert told["env"]["PLAIN"] == "seen"
     assert told["argv"][-2:] == ["--port", "1"]
+
+
+def test_a_bare_process_is_read_from_the_file_it_writes_to(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text("[2020-01-01 00:00:00] server_args=old\n[2020-01-01 00:00:01] Uses the old kernel\n")
+    code = (
+        "import sys, time; t = time.strftime('%Y-%m-%d %H:%M:%S'); "
+        "print(f'[{t}] server_args=new\\n[{t}] Uses the new kernel', flush=True); sys.stdin.read()"
+    )
+    with (
+        log.open("a") as file,
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=file) as child,
+    ):
+        for _ in range(1200):
+            if "new kernel" in log.read_text():
+                break
+            time.sleep(0.1)
+        raw = collect({"pid": child.pid, "url": "http://127.0.0.1:9"})
+        child.communicate(b"")
+    journal = seen(raw).journal
+    assert journal is not None
+    assert [line.message for line in journal.lines] == ["server_args=new", "Uses the new kernel"]
+    assert journal.from_start
+
+
+def test_a_process_that_writes_nowhere_says_so():
+    with subprocess.Popen(["sleep", "100"], stdout=subprocess.PIPE) as child:
+        raw = collect({"pid": child.pid, "url": "http://127.0.0.1:9"})
+        child.kill()
+    assert "no container, and it writes to pipe:" in raw["gaps"]["journal"]
