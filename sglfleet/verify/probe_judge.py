@@ -124,8 +124,8 @@ def decided(verdicts: tuple[Verdict, ...], answer: Mapping[str, Any], case: Case
             out.append(replace(v, outcome=Outcome.ACTIVE, decision=decision, reason=reason, evidence=evidence))
         else:
             reason = (
-                f"The engine on this host takes it as given{asked}. Whether it acts is not known: in {near} a gate decides"
-                f" that, and nothing is known of the gates of {case.sglang}."
+                f"The engine on this host takes it as given{asked}. Whether it acts is not known: in {near} a gate"
+                f" decides that, and nothing is known of the gates of {case.sglang}."
             )
             out.append(replace(v, reason=reason, evidence=evidence))
     return tuple(out)
