@@ -233,6 +233,30 @@ class TestHosts:
         assert deployed.deploy().code == 0
 
 
+@pytest.mark.full
+class TestLimit:
+    def test_others_are_counted_and_not_changed(self, deployed: Project, fleet: Lab) -> None:
+        """h3 is down: with one node allowed out, h1 may not change; h3 itself may, and then h1."""
+        before = {host: pid(fleet, host) for host in HOSTS}
+        deployed.write(changed(args={"max-running-requests": 5}, rollout={"max_unavailable": 1}))
+        shown(fleet, "h3", "systemctl stop sglang-demo")
+        dry = deployed.deploy("--limit", "h1", "--dry")
+        assert "demo: 3 hosts, 1 may be out at a time" in dry.text
+        refused = deployed.deploy("--limit", "h1")
+        assert refused.code != 0
+        assert "too many nodes are out already" in refused.text, refused.text[-3000:]
+        assert {host: pid(fleet, host) for host in HOSTS} == {**before, "h3": "0"}
+        assert deployed.deploy("--limit", "h3").code == 0
+        done = deployed.deploy("--limit", "h1")
+        assert done.code == 0, done.text[-3000:]
+        now = {host: pid(fleet, host) for host in HOSTS}
+        assert (now["h1"] != before["h1"], now["h2"]) == (True, before["h2"])
+        assert not shown(fleet, "h2", "cat /var/lib/sglfleet/demo/lock"), "its lock was given back"
+        deployed.write(SERVICE)
+        assert deployed.deploy().code == 0
+        assert all(serves(fleet, host) for host in HOSTS)
+
+
 class TestLeftovers:
     def test_named_and_removed_on_request(self, deployed: Project, fleet: Lab) -> None:
         other = {**changed(args={"port": 30001}), "service": "other"}
