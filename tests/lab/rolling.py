@@ -13,8 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +40,7 @@ class Kind:
     cut: float = 2.0  # crash: after so long
     start: int = START  # the unit's start time-out
     delay: float = 0.0  # before the server is started
+    moody: bool = False  # its next start fails once where /run/moody exists
     port: int = PORT
     role: str = "null"  # "prefill", "decode": half of a pair
     key: str = ""  # the API key that requests must bring
@@ -69,6 +69,7 @@ StartLimitBurst=3
 Type=exec
 Environment=SGLFLEET_RELEASE={release}
 ExecStartPre=/bin/sleep {kind.delay}
+{"ExecStartPre=/bin/sh -c '! rm /run/moody 2>/dev/null'" if kind.moody else ""}
 Environment=SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 HOME=/root
 ExecStart={serve}
 ExecStartPost={server} --wait {kind.port}{key}
@@ -273,99 +274,6 @@ def main_pid(lab: Lab, host: str) -> str:
 def forget(lab: Lab, host: str) -> None:
     """As if the lease of whoever holds the host's lock had run out already: a minute that no test has to wait."""
     lab.host(host).exec("sed", "-i", "s/^lease=.*/lease=0/", f"/var/lib/sglfleet/{SERVICE}/lock")
-
-
-def outages(lab: Lab, host: str) -> Iterator[tuple[float, float]]:
-    """(from, until) in which the host's server was not up, by the host's journal; the last may be open (inf).
-
-    "Started" and "Stopping" are systemd's own messages; a crash is "Main process exited".
-    """
-    lab.host(host).exec("journalctl", "--sync")
-    out = (
-        lab.host(host)
-        .exec(
-            "journalctl",
-            "-o",
-            "json",
-            "--no-pager",
-            "-q",
-            "--output-fields=MESSAGE,MESSAGE_ID,_SOURCE_REALTIME_TIMESTAMP",
-            f"UNIT={UNIT}",
-        )
-        .stdout
-    )
-    down: float | None = None
-    up_before = False
-    for text in out.splitlines():
-        row = json.loads(text)
-        when = int(row.get("_SOURCE_REALTIME_TIMESTAMP") or row["__REALTIME_TIMESTAMP"]) / 1e6
-        message = row.get("MESSAGE", "")
-        if message.startswith("Started "):
-            if down is not None:
-                yield down, when
-            down, up_before = None, True
-        elif up_before and down is None and ("Stopping " in message or "Main process exited" in message):
-            down = when
-    if down is not None:
-        yield down, float("inf")
-
-
-def most_out(lab: Lab, hosts: Sequence[str], since: float) -> int:
-    """The largest number of hosts that were out at the same moment since then."""
-    edges: list[tuple[float, int]] = []
-    for host in hosts:
-        for begin, end in outages(lab, host):
-            if end > since:
-                edges += [(max(begin, since), 1), (end, -1)]
-    most = now = 0
-    for _, step in sorted(edges, key=lambda edge: (edge[0], edge[1])):
-        now += step
-        most = max(most, now)
-    return most
-
-
-@dataclass
-class Load:
-    """Constant requests to one address from threads, every other one streamed; every failure is kept."""
-
-    url: str
-    threads: int = 4
-    seconds: float = 0.5  # how long the stand-in takes for one; 0: the real engine, as long as it takes
-    done: int = 0
-    failures: list[str] = field(default_factory=list)
-
-    def __enter__(self) -> Load:
-        self._stop = threading.Event()
-        self._pool = [threading.Thread(target=self._run, args=(i % 2 == 0,), daemon=True) for i in range(self.threads)]
-        for thread in self._pool:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._pool:
-            thread.join(130)
-
-    def _run(self, stream: bool) -> None:
-        sampling = {"max_new_tokens": 12 if self.seconds else 48, "ignore_eos": True}
-        body: dict[str, Any] = {"text": "one two", "stream": stream, "sampling_params": sampling}
-        if self.seconds:
-            body["seconds"] = self.seconds
-        while not self._stop.is_set():
-            try:
-                request = urllib.request.Request(
-                    f"{self.url}/generate",
-                    json.dumps(body).encode(),
-                    {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"},
-                )
-                with urllib.request.urlopen(request, timeout=120) as answer:
-                    text = answer.read().decode()
-                whole = text.rstrip().endswith("[DONE]") if stream else bool(json.loads(text)["text"])
-                self.done += 1
-                if not whole:
-                    self.failures.append(f"cut after {len(text)} bytes")
-            except Exception as error:
-                self.failures.append(repr(error))
 
 
 def project(lab: Lab, hosts: Sequence[str], folder: Path) -> Path:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from lab.fleet import Lab
-from tests.lab import rolling
+from tests.lab import journals, rolling
 from tests.lab.roll.common import NEW, OLD, THREE, results, to, turn, until
 
 pytestmark = pytest.mark.lab
@@ -35,7 +35,7 @@ def test_the_controller_is_killed_then_run_again(three: Lab, stage: str) -> None
     report = rolling.roll(three, to(NEW), {"soak": 2.0})
     assert report["exit"] == 0, "the lock of a controller that is gone does not stop the next one"
     assert rolling.all_serve(three, THREE) == to(NEW)
-    assert rolling.most_out(three, THREE, began) <= 2
+    assert journals.most_out(three, THREE, began) <= 2
     for host in THREE:
         assert turn(three, host)["phase"] == "accepted"
         timers = three.host(host).exec("systemctl", "list-timers", "--all", "--no-legend", "sglfleet-*").stdout
@@ -52,7 +52,7 @@ def test_the_controller_is_killed_with_a_bad_release_in_the_gate(three: Lab) -> 
     rolling.forget(three, "h1")
     until(lambda: turn(three, "h1").get("phase") == "reverted")
     assert rolling.all_serve(three, THREE) == to(OLD)
-    assert rolling.most_out(three, THREE, began) == 1
+    assert journals.most_out(three, THREE, began) == 1
 
 
 def half_done(lab: Lab) -> float:
@@ -74,8 +74,8 @@ def test_a_run_that_takes_over_a_half_done_node_keeps_it_meanwhile(three: Lab) -
     report = rolling.roll(three, to(NEW), {"soak": 6.0, "max_unavailable": 1})
     assert results(report) == dict.fromkeys(THREE, "accepted")
     assert rolling.all_serve(three, THREE) == to(NEW)
-    assert len([a for a, b in rolling.outages(three, "h3") if b > began]) == 1, "stopped once, by the first run"
-    assert rolling.most_out(three, THREE, began) == 1
+    assert len([a for a, b in journals.outages(three, "h3") if b > began]) == 1, "stopped once, by the first run"
+    assert journals.most_out(three, THREE, began) == 1
 
 
 @pytest.mark.full
@@ -84,7 +84,7 @@ def test_a_half_done_node_goes_back_when_the_next_run_ends_without_it(three: Lab
     assert rolling.roll(three, {**to("wrong0000000"), "h3": NEW}, {"max_unavailable": 1})["exit"] == 4
     until(lambda: turn(three, "h3").get("phase") == "reverted")
     assert rolling.all_serve(three, THREE) == to(OLD)
-    assert rolling.most_out(three, THREE, began) == 1
+    assert journals.most_out(three, THREE, began) == 1
 
 
 def test_two_controllers(three: Lab) -> None:
@@ -119,4 +119,4 @@ def test_a_controller_that_slept_longer_than_its_lock_does_nothing_more(three: L
     assert "lock" in report["closed"]
     assert rolling.all_serve(three, THREE) == to(OLD)
     assert {host: rolling.main_pid(three, host) for host in THREE} == pids, "nothing was restarted"
-    assert rolling.most_out(three, THREE, began) == 1
+    assert journals.most_out(three, THREE, began) == 1

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lab.fleet import Lab
-from tests.lab import rolling
+from tests.lab import journals, rolling
 from tests.lab.roll.common import NEW, OLD, THREE, results, to, turn, until
 from tests.lab.rolling import Kind
 
@@ -53,7 +53,7 @@ def test_unreachable_between_stop_and_start(three: Lab) -> None:
     assert results(run.done()) == {"h1": "lost", "h2": "untouched", "h3": "untouched"}
     assert rolling.all_serve(three, THREE) == to(OLD)
     three.host("h1").heal()
-    assert rolling.most_out(three, THREE, began) == 1
+    assert journals.most_out(three, THREE, began) == 1
     report = rolling.roll(three, to("slow00000000"))
     assert report["exit"] == 0, "healed, the second run finishes the job"
 
@@ -69,7 +69,7 @@ def test_unreachable_after_start_for_good(three: Lab) -> None:
     assert "goes back by itself within" in run.report["hosts"]["h1"]["warning"]
     until(lambda: turn(three, "h1").get("phase") == "reverted")
     assert rolling.all_serve(three, THREE) == to(OLD)
-    assert rolling.most_out(three, THREE, began) == 1
+    assert journals.most_out(three, THREE, began) == 1
     three.host("h1").heal()
     assert rolling.roll(three, to(NEW))["exit"] == 0
 

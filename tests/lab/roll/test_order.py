@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.fleet import Lab
-from tests.lab import rolling
+from tests.lab import journals, rolling
 from tests.lab.roll.common import HOSTS, KINDS, NEW, OLD, THREE, results, to
 from tests.lab.rolling import Kind
 
@@ -23,7 +23,7 @@ def test_six_hosts_and_a_release_that_fails_on_start(six: Lab) -> None:
     assert results(report) == {"h1": "reverted", **dict.fromkeys(HOSTS[1:], "untouched")}
     assert rolling.all_serve(six, HOSTS) == to(OLD, HOSTS)
     assert {h: rolling.main_pid(six, h) for h in HOSTS[1:]} == {h: before[h] for h in HOSTS[1:]}, "never restarted"
-    assert rolling.most_out(six, HOSTS, began) == 1, "only the canary was ever down"
+    assert journals.most_out(six, HOSTS, began) == 1, "only the canary was ever down"
     assert "flag no-such-flag of this service" in report["hosts"]["h1"]["diagnoses"][0]
     assert any("unrecognized arguments" in line for line in report["hosts"]["h1"]["log"])
     history = six.host("h1").exec("tail", "-n1", f"/var/lib/sglfleet/{rolling.SERVICE}/history.jsonl").stdout
@@ -36,8 +36,8 @@ def test_a_good_release_goes_through_in_order_and_a_second_run_changes_nothing(s
     report = run.done()
     assert report["exit"] == 0, run.lines
     assert rolling.all_serve(six, HOSTS) == to(NEW, HOSTS)
-    assert 1 <= rolling.most_out(six, HOSTS, began) <= 2
-    stops = sorted((next(a for a, b in rolling.outages(six, h) if b > began), h) for h in HOSTS)
+    assert 1 <= journals.most_out(six, HOSTS, began) <= 2
+    stops = sorted((next(a for a, b in journals.outages(six, h) if b > began), h) for h in HOSTS)
     assert stops[0][1] == "h1"
     assert {h for _, h in stops[1:3]} == {"h2", "h3"}
     assert {h for _, h in stops[3:5]} == {"h4", "h5"}
@@ -95,7 +95,7 @@ def test_hosts_outside_of_limit_are_locked_and_counted(three: Lab) -> None:
     )
     assert rolling.start(three, {"h3": NEW}, one, beyond=["h1", "h2"]).done()["exit"] == 0
     assert rolling.all_serve(three, THREE) == to(NEW)
-    assert rolling.most_out(three, THREE, began) == 1
+    assert journals.most_out(three, THREE, began) == 1
 
 
 @pytest.mark.full
@@ -107,9 +107,9 @@ def test_order_is_the_inventory_s_in_twenty_runs(three: Lab) -> None:
         release = NEW if number % 2 == 0 else OLD
         policy = {"max_unavailable": 1, "soak": 0.0}
         assert rolling.start(three, to(release, order), policy).done()["exit"] == 0
-        stops = sorted((min(a for a, _ in rolling.outages(three, h) if a > began), h) for h in order)
+        stops = sorted((min(a for a, _ in journals.outages(three, h) if a > began), h) for h in order)
         assert [host for _, host in stops] == order, number
-        assert rolling.most_out(three, order, began) == 1
+        assert journals.most_out(three, order, began) == 1
 
 
 @pytest.mark.full
@@ -124,4 +124,4 @@ def test_twenty_hosts_and_a_release_that_fails_on_start(make_lab: Callable[..., 
     assert results(report) == {"h1": "reverted", **dict.fromkeys(names[1:], "untouched")}
     assert rolling.all_serve(lab, names) == to(OLD, names)
     assert {h: rolling.main_pid(lab, h) for h in names[1:]} == {h: before[h] for h in names[1:]}
-    assert rolling.most_out(lab, names, began) == 1
+    assert journals.most_out(lab, names, began) == 1

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from lab.fleet import Lab
-from tests.lab import rolling
+from tests.lab import journals, rolling
+from tests.lab.load import Load
 from tests.lab.roll.common import HOSTS, NEW, OLD, ROUTER, listed, results, to, until
 from tests.lab.rolling import Kind
 
@@ -19,7 +20,7 @@ def test_no_request_fails_while_four_nodes_roll(six: Lab, routed: str) -> None:
     four = HOSTS[:4]
     assert rolling.roll(six, to(OLD, four), router=ROUTER)["exit"] == 0
     assert listed(six) == {str(six.host(h).ip) for h in four}, "nothing had to change, and the list is right"
-    with rolling.Load(routed) as load:
+    with Load(routed) as load:
         time.sleep(2)
         report = rolling.roll(six, to(NEW, four), {"drain": 20.0}, router=ROUTER)
     assert report["exit"] == 0
@@ -35,7 +36,7 @@ def test_no_request_fails_while_four_nodes_roll(six: Lab, routed: str) -> None:
 def test_a_bad_release_behind_the_router_fails_no_request(six: Lab, routed: str) -> None:
     four = HOSTS[:4]
     rolling.roll(six, to(OLD, four), router=ROUTER)
-    with rolling.Load(routed) as load:
+    with Load(routed) as load:
         report = rolling.roll(six, to("wrong0000000", four), {"drain": 20.0}, router=ROUTER)
     assert results(report)["h1"] == "reverted"
     assert load.failures == []
@@ -103,7 +104,7 @@ def test_no_request_fails_while_pairs_of_prefill_and_decode_roll(six: Lab, route
     own = {host: {"role": role} for host, role in roles.items()}
     rolling.start(six, to("pair00000001", four), router=ROUTER, own=own).done()
     began = time.time()
-    with rolling.Load(routed) as load:
+    with Load(routed) as load:
         time.sleep(2)
         report = rolling.start(six, to("pair00000002", four), {"drain": 20.0}, ROUTER, own).done()
         assert results(report) == dict.fromkeys(four, "accepted")
@@ -111,9 +112,9 @@ def test_no_request_fails_while_pairs_of_prefill_and_decode_roll(six: Lab, route
     assert rolling.all_serve(six, four) == to("pair00000002", four)
     assert load.failures == []
     assert load.done > 20
-    stops = sorted((min(a for a, b in rolling.outages(six, h) if b > began), h) for h in four)
+    stops = sorted((min(a for a, b in journals.outages(six, h) if b > began), h) for h in four)
     assert [host for _, host in stops] == ["h1", "h3", "h2", "h4"], "one role after the other"
-    assert rolling.most_out(six, four, began) == 1, "of two, one stays"
+    assert journals.most_out(six, four, began) == 1, "of two, one stays"
     assert listed(six) == {str(six.host(h).ip) for h in four}
     assert any("prefill server alone" in note for note in report["hosts"]["h1"]["gate"]["notes"])
 
@@ -126,7 +127,7 @@ def test_workers_with_a_key_of_their_own(six: Lab, routed: str) -> None:
     for release in ("keyed0000001", "keyed0000002"):
         rolling.stage(six, four, release, Kind(key=rolling.KEY))
     assert rolling.roll(six, to("keyed0000001", four), router=ROUTER, key_file=file)["exit"] == 0
-    with rolling.Load(routed) as load:
+    with Load(routed) as load:
         report = rolling.roll(six, to("keyed0000002", four), {"drain": 20.0}, router=ROUTER, key_file=file)
     assert results(report) == dict.fromkeys(four, "accepted")
     assert load.failures == []
@@ -151,7 +152,7 @@ def test_no_request_fails_while_four_real_engines_roll(six: Lab, routed: str) ->
     policy = {"drain": 60.0, "soak": 5.0, "gate_deadline": 300.0, "lost_after": 60.0, "max_unavailable": 2}
     rolling.place(six, four, "engine000001")
     assert rolling.roll(six, to("engine000001", four), policy, ROUTER, **limits)["exit"] == 0, "the router knows them"
-    with rolling.Load(routed, threads=2, seconds=0) as load:
+    with Load(routed, threads=2, seconds=0) as load:
         report = rolling.start(six, to("engine000002", four), policy, ROUTER, **limits).done(1800)
     print(json.dumps(report, indent=1), load.done)
     assert report["exit"] == 0
