@@ -13,7 +13,7 @@ or one of them is off. `make test` simulates it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal
@@ -83,6 +83,21 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     logs = _logs(values, "")
     mean, half = fmean(logs), _quantile(LEVEL, len(values) - 1) * stdev(logs) / math.sqrt(len(values))
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def noise(arms: Iterable[Sequence[float]]) -> float:
+    """Run-to-run variation within arms that were measured under the same conditions, pooled, on the log scale.
+
+    For small noise it is the coefficient of variation. Raises ValueError where no arm has two runs.
+    """
+    squares, freedom = 0.0, 0
+    for arm in arms:
+        if len(arm) > 1:
+            squares += stdev(_logs(arm, "")) ** 2 * (len(arm) - 1)
+            freedom += len(arm) - 1
+    if not freedom:
+        raise ValueError("noise: no arm has two runs: at least two a side are needed to know the noise")
+    return math.sqrt(squares / freedom)
 
 
 def correct(effects: Sequence[Effect]) -> list[Effect]:
