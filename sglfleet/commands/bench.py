@@ -87,6 +87,45 @@ def run_command(
     sys.exit(Exit.worst(codes))
 
 
+@command.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--service", required=True, help="The service that was measured.")
+@click.option("--arm", default="", help="Name of this variant, for `compare FILE#ARM`.")
+@click.option("--host", default="elsewhere", show_default=True, help="Where it ran.")
+@click.option("--host-class", default="", help="Runs of one class may be compared; by default those of one host.")
+@click.option("--gpu", default="", help="Name and number, as «NVIDIA H200 x8».")
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+def import_command(
+    files: tuple[Path, ...], service: str, arm: str, host: str, host_class: str, gpu: str, results: Path
+) -> None:
+    """Take in results of aiperf (profile_export_aiperf.json) or guidellm (its JSON report), to be compared later.
+
+    A run that is not valid is shown and not kept. These clients do not tell prefix-cache hits, restarts or power.
+    """
+    from sglfleet.report.effects import problem_line
+    from sglfleet.verify import clients, runs, validity
+
+    found, wrong = [], []
+    for file in files:
+        try:
+            found += clients.read(file, service=service, arm=arm, host=host, host_class=host_class, gpu=gpu)
+        except ValueError as error:
+            wrong.append(str(error))
+    if wrong:
+        click.echo("\n".join(sorted(wrong)), err=True)
+        sys.exit(Exit.BAD_INPUT)
+    codes = []
+    for run in found:
+        problems = validity.of_run(run)
+        for problem in problems:
+            click.echo(problem_line(f"concurrency {run.concurrency}", problem))
+        if any(p.fatal for p in problems):
+            codes.append(Exit.REFUSED)
+        else:
+            click.echo(f"kept in {runs.keep(run, results)}")
+    sys.exit(Exit.worst(codes))
+
+
 @command.command("compare")
 @click.argument("a")
 @click.argument("b")

@@ -16,7 +16,7 @@ from lab.fleet import Lab
 from tests.lab import word_model
 from tests.lab.deploying import ROOT, Project, shown
 
-BENCHMARK = {"input_len": 64, "output_len": 48, "concurrency": [4], "repeats": 3, "prompts": 24}
+BENCHMARK = {"input_len": 32, "output_len": 32, "concurrency": [16], "repeats": 3, "prompts": 48}
 DATA = """
 lab = True
 launch_override = {"*": {
