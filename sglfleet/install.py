@@ -48,7 +48,8 @@ case "$(readlink -f "$1/bin/python")" in
 esac
 printf '%s\\n' "$requirements" | sed -n 's/^override //p' > "$1/overrides.txt"
 printf '%s\\n' "$requirements" | sed -n 's/^require //p' > "$1/requirements.txt"
-"$uv" pip install --quiet --python "$1/bin/python" $offline ${{3:+--index-url "$3"}} \\
+# compiled here, since the server's user cannot write there: else every start compiles all modules again
+"$uv" pip install --quiet --compile-bytecode --python "$1/bin/python" $offline ${{3:+--index-url "$3"}} \\
   --override "$1/overrides.txt" -r "$1/requirements.txt"
 touch "$1/.complete"
 sync -f "$1"

@@ -67,6 +67,8 @@ class TestDeploy:
             assert "/opt/sglfleet/engines/0.5.23-" in unit
             assert shown(fleet, host, "systemctl is-enabled sglang-demo") == "enabled"
             assert shown(fleet, host, "systemctl show -P User sglang-demo") == "sglang-demo"
+            compiled = "ls -d /opt/sglfleet/engines/0.5.23-*/lib/python3*/site-packages/sglang/__pycache__/*.pyc"
+            assert shown(fleet, host, compiled)
 
     def test_a_second_run_changes_nothing_in_six_commands(self, deployed: Project, fleet: Lab) -> None:
         before = {host: (pid(fleet, host), commands(fleet, host)) for host in HOSTS}
