@@ -42,8 +42,9 @@ mine() {                                                              # a contro
 }
 alive() {                                                             # does a run hold the lock, with a lease that goes on?
   [ -f "$lock" ] && [ "$(field "$lock" boot)" = "$(boot)" ] || return 1
-  age=$(( $(up) - $(field "$lock" renewed) ))
-  [ "$age" -ge 0 ] && [ "$age" -le "$(field "$lock" lease)" ]
+  renewed=$(field "$lock" renewed) lease_of=$(field "$lock" lease)      # a disk that was full may have left neither
+  age=$(( $(up) - ${renewed:-0} ))
+  [ -n "$renewed" ] && [ "$age" -ge 0 ] && [ "$age" -le "${lease_of:-0}" ]
 }
 settled() { case "$(field "$turn" phase)" in ''|accepted|reverted|stopped) return 0;; *) return 1;; esac; }
 busy() {                                                              # is a turn or its undoing under way, by whomever?
@@ -140,8 +141,8 @@ lock)
     fi
     [ "$holder" = "$run" ] || say took_over "$(field "$lock" who), since $(field "$lock" since)"
   fi
-  { say run "$run"; say who "$who"; say since "$since"; say origin "$origin"; say lease "$lease"; say renewed "$(up)"; say boot "$(boot)"; } > "$lock.new"
-  mv -T "$lock.new" "$lock"
+  { say run "$run"; say who "$who"; say since "$since"; say origin "$origin"; say lease "$lease"; say renewed "$(up)"; say boot "$(boot)"; } > "$lock.new" \
+    && mv -T "$lock.new" "$lock" || { say error "the lock cannot be written: make room in $base"; exit 74; }
   say lock taken
   ;;
 renew)
@@ -161,8 +162,8 @@ go)
   busy && { say error "another turn is under way here"; exit 75; }
   exec 9> "$dir/turn.mutex"; flock -w 5 9 || { say error "another turn is under way here"; exit 75; }
   unwatch
-  { say run "$run"; say new "$new"; say old "$old"; say watch "$watch"; say phase begun; say boot "$(boot)"; say began "$(up)"; } > "$turn.new"
-  mv -T "$turn.new" "$turn"
+  { say run "$run"; say new "$new"; say old "$old"; say watch "$watch"; say phase begun; say boot "$(boot)"; say began "$(up)"; } > "$turn.new" \
+    && mv -T "$turn.new" "$turn" || { say error "nothing was begun, no space left: make room in $base"; exit 74; }
   systemd-run --quiet --collect --unit="sglfleet-turn-$svc" /bin/sh "$self" turn "$svc"
   ;;
 turn)                                                                 # inside the transient unit

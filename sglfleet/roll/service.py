@@ -50,7 +50,7 @@ def roll_service(
     keepers: list[Greenlet] = []
     try:
         found = _look(remotes, report)
-        outside = _outside(beyond or {})
+        outside, lockable = _outside(beyond or {})
         chosen = plan([*nodes_of(targets, found, report.out), *outside], policy)
         stray = [host for unit in chosen.kept for host in unit.hosts if found[host].current != targets[host].release]
         if not chosen.batches and not chosen.blocked and not report.out and not stray:
@@ -59,7 +59,7 @@ def roll_service(
             _keep_router(router, targets, found, report, say, limited=bool(beyond))
             return report
         found = lock_all(targets, remotes, report, held)
-        lock_beyond({node.host: beyond[node.host] for node in outside if beyond and node.running}, report, held)
+        lock_beyond(lockable, report, held)
         if report.refused:
             return report
         latch = Latch()
@@ -126,19 +126,25 @@ def _look(remotes: Mapping[str, Remote], report: Report) -> dict[str, Probe]:
     return found
 
 
-def _outside(beyond: Mapping[str, Remote]) -> list[Node]:
-    """Hosts of the service that this run may not change, as they are. One that does not answer is not serving."""
+def _outside(beyond: Mapping[str, Remote]) -> tuple[list[Node], dict[str, Remote]]:
+    """Hosts of the service that this run may not change, as they are; and those of them that have a lock to take.
+
+    One that does not answer is not serving.
+    """
+    there: dict[str, Remote] = {}
 
     def one(host: str) -> Node:
         try:
             state, known = beyond[host].probe(), beyond[host].targets()
         except (LostError, RefusedError):
             return Node(host, "", reachable=False, outside=True)
-        runs, there = state.release, known.get(state.release)
+        if state.releases:  # else the service never was there
+            there[host] = beyond[host]
+        runs, target = state.release, known.get(state.release)
         node = Node(host, runs, running=runs, serving=state.active, outside=True)
-        return replace(node, role=there.role, group=there.group, rank=there.rank) if there else node
+        return replace(node, role=target.role, group=target.group, rank=target.rank) if target else node
 
-    return list(each(beyond, one).values()) if beyond else []
+    return (list(each(beyond, one).values()) if beyond else []), there
 
 
 def _known(held: Mapping[str, Remote], report: Report) -> dict[str, dict[str, Target]]:

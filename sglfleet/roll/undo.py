@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from sglfleet import diagnosis
 from sglfleet.roll import history, lock
@@ -60,15 +61,21 @@ def _undo(roll: Roll, host: str, failed: str, stage: str, reason: str) -> Outcom
         outcome.warning = f"cannot be reached ({error}); if it has started, it goes back by itself within {seconds} s"
     except RefusedError as error:
         outcome.result, outcome.warning = "revert-failed", str(error)
+        with suppress(LostError, RefusedError):
+            outcome.serves = remote.probe().release
     return outcome
 
 
 def _wait_back(roll: Roll, host: str) -> Probe:
     end = time.monotonic() + roll.targets[host].turn_limit
+    idle = 0
     while True:
         state = patient(roll, host, roll.remotes[host].probe)
         if state.settled or state.phase == "revert-failed":
             return state
+        idle = 0 if state.busy else idle + 1
+        if idle > 10:
+            raise RefusedError(f"going back was interrupted while {state.phase}")
         if time.monotonic() > end:
             raise RefusedError("going back took longer than the unit's own time-outs")
         nap(POLL)

@@ -140,6 +140,28 @@ def test_disk_full(three: Lab) -> None:
 
 
 @pytest.mark.full
+def test_disk_full_in_the_middle_of_a_turn(three: Lab) -> None:
+    """What happens can no longer be written down: the node serves its previous release, and nobody waits for ever."""
+    began = time.time()
+    roll = f"/var/lib/sglfleet/{rolling.SERVICE}/.roll"
+    three.host("h1").exec("sh", "-c", f"mkdir -p {roll} && mount -t tmpfs -o size=1m full {roll}")
+    rolling.stage(three, ["h1"], "slow00000000", Kind(delay=10.0))
+    run = rolling.start(three, to("slow00000000"))
+    run.wait_for("^h1: start")
+    until(lambda: turn(three, "h1").get("phase") == "starting")
+    three.host("h1").exec("sh", "-c", f"cat /dev/zero > {roll}/x")
+    report = run.done()
+    assert report["exit"] == 4
+    assert report["hosts"]["h1"]["serves"] == OLD
+    assert results(report)["h2"] == "untouched"
+    assert rolling.all_serve(three, THREE) == to(OLD)
+    three.host("h1").exec("umount", roll)
+    assert rolling.roll(three, to(NEW))["exit"] == 0
+    assert rolling.all_serve(three, THREE) == to(NEW)
+    assert journals.most_out(three, THREE, began) <= 2
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_host_s_clock_is_an_hour_off(three: Lab, hours: int) -> None:
     """Hosts of the lab share one kernel clock, so `date` is what lies; nothing else of ours asks for the time."""
