@@ -68,6 +68,9 @@ def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
     if unit:
         out["unit"] = {"name": unit, **process.unit(unit)}
         pid = int(out["unit"].get("MainPID") or 0)
+        if out["unit"].get("LoadState") == "not-found":
+            gaps["process"] = f"there is no unit {unit} on this host: see `systemctl list-units '*sglang*'`"
+            return
         if not pid:
             state = out["unit"].get("ActiveState", "unknown")
             gaps["process"] = f"{unit} has no main process ({state}): start it, or read its journal"
@@ -79,7 +82,7 @@ def _process(spec: dict[str, Any], out: dict[str, Any]) -> None:
             return
         pid = found[0]
     if not pid:
-        gaps["process"] = "only the URL is known: the process was not looked at"
+        gaps["process"] = "only the URL is known: ask on its host (--host) to see the process"
         return
     out["process"] = process.read(pid)
     out["packages"] = process.packages(pid)
@@ -143,7 +146,7 @@ def _info(server: Server, out: dict[str, Any]) -> None:
         out["model_info"] = (model if model.status == 200 else server.ask("/get_model_info")).json()
         return
     what = answer.body[:120].strip() if not answer.status else f"HTTP {answer.status}"
-    out["gaps"]["server_info"] = f"{server.url}/server_info: {what}"
+    out["gaps"]["server_info"] = f"{server.url}/server_info does not answer as SGLang does: {what}"
 
 
 def _metrics(server: Server, out: dict[str, Any]) -> None:
@@ -175,7 +178,7 @@ def _expected(manifest: dict[str, Any]) -> set[str]:
 def _profile(server: Server, info: dict[str, Any], salt: int, spec: dict[str, Any], out: dict[str, Any]) -> None:
     pid = (out.get("process") or {}).get("pid")
     if pid is None and not spec.get("local", True):
-        out["gaps"]["profile"] = "the traces lie on the server's host: give --host instead of a URL"
+        out["gaps"]["profile"] = "the traces lie on the server's host: ask there (--host) instead of by URL"
         return
     out["traces"], why = profile(server, info, salt, pid, str(spec.get("profile_folder") or ""))
     if why:
@@ -202,6 +205,8 @@ def _journal(spec: dict[str, Any], out: dict[str, Any]) -> None:
                 out["log"] = got.stdout + got.stderr
                 return
         out["gaps"]["journal"] = "neither docker nor podman tells the log of the server's container"
+    elif not pid:
+        out["gaps"]["journal"] = "the server's process, and so its log, is not known: ask on its host (--host)"
     else:
         where = f"it writes to {target}" if target else "where it writes is not known"
         out["gaps"]["journal"] = f"the server runs in no unit and no container, and {where}: send its output to a file"

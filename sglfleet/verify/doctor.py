@@ -13,7 +13,7 @@ from sglfleet.verify.document import Document, HostProof
 from sglfleet.verify.effective import given_flags
 from validators.verdict import Decision, Outcome, Verdict
 
-PLACE = ("host", "port", "api-key")  # where it listens, not what it does
+PLACE = ("host", "port", "api-key", "model-path", "model")  # where it listens and what it serves, not what it does
 LAUNCHERS = ("sglang.launch_server", "serve")
 
 
@@ -81,7 +81,7 @@ def _proof(raw: Mapping[str, Any], name: str, sm: str | None, gpus: int | None) 
     from sglfleet.verify.prove import assemble
 
     if raw.get("error"):
-        return HostProof(name, "", error=str(raw["error"]))
+        return HostProof(name, "server", error=str(raw["error"]))
     tokens = asked_tokens(raw)
     info = raw.get("server_info") or {}
     release = str(info.get("version") or (raw.get("packages") or {}).get("sglang") or "")

@@ -87,7 +87,8 @@ def _prove(verdict: Verdict, seen: Seen) -> Proof:
     idle = verdict.outcome in (Outcome.INERT, Outcome.FAILS, Outcome.REJECTED) or _turned_off(verdict)
     forced = idle and verdict.decision in (Decision.KEEP, Decision.WARN) and not verdict.automatic
     dropped = verdict.decision in (Decision.DROP, Decision.REPLACE)
-    acts = verdict.outcome is Outcome.ACTIVE and not dropped
+    # of what is to act, or may, the absence of something else is no sign unless it is there without the flag
+    acts = not idle and not dropped
     expects = _promised(verdict.expects) if forced else verdict.expects
     findings = [_finding(verdict.flag, e, seen, acts and bool(e.absent) and not _off(verdict)) for e in expects]
     if dropped:

@@ -31,6 +31,7 @@ class Line:
     number: int = 0  # 1-based, in what was read
     echo: bool = False  # repeats what a client sent: no evidence
     serving: bool = False  # written after the first request was taken
+    late: bool = False  # written after the server said that it was ready: clients are there
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def _message(entry: dict[str, object]) -> str:
 def _build(rows: Iterable[tuple[int | None, str]], main_pid: int | None = None) -> Journal:
     lines: list[Line] = []
     stray: list[str] = []
-    serving = echoes = begun = False
+    serving = echoes = begun = late = False
     for number, (pid, raw) in enumerate(rows, 1):
         found = _prefix(raw)
         if not found:
@@ -143,7 +144,8 @@ def _build(rows: Iterable[tuple[int | None, str]], main_pid: int | None = None) 
         echoes = echoes or echo
         begun = begun or message.startswith("server_args=")
         rank = _TP.search(found["ranks"])
-        lines.append(Line(message, found["time"], int(rank[1]) if rank else None, pid, number, echo, serving))
+        lines.append(Line(message, found["time"], int(rank[1]) if rank else None, pid, number, echo, serving, late))
+        late = late or message.startswith(READY)
         serving = serving or message.startswith(READY) or bool(_REQUEST.match(message)) or echo
     pids = frozenset(line.pid for line in lines if line.pid is not None)
     return Journal(tuple(lines), main_pid, begun, echoes, tuple(stray), "", pids)

@@ -16,6 +16,21 @@ from sglfleet.verify.look_trace import ran
 from sglfleet.verify.sight import Sight, contradicted, open_, proven
 from validators.verdict import Expectation
 
+# what our own requests showed, in words
+SHOWN = {
+    "largest_prefill": "tokens in the largest prefill batch of a long prompt",
+    "cached_tokens_repeat": "tokens found in the cache when a prompt comes again",
+    "stream_step": "tokens in one step of a stream",
+    "served_model": "the model's name in /v1/models",
+    "status_without_key": "HTTP status without the API key",
+    "status_too_long": "HTTP status of a prompt that is too long",
+    "usage_cached_tokens": "cached tokens reported in an answer",
+    "metrics_status": "HTTP status of /metrics",
+    "seed_repeats": "the same seed gives the same answer",
+    "requests_logged": "requests are in the log",
+    "answers_on_port": "the port that answers",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -109,10 +124,13 @@ def _response(question: Question, seen: Seen) -> Sight:
         return open_(seen.gap("responses", f"{name} could not be observed on this server"))
     got = as_text(seen.responses[name])
     shown = (f"answers to our own requests: {name}={got}",)
+    word = SHOWN.get(name, name)
     hit = bool(re.fullmatch(value, got))
     if expectation.absent:
-        return contradicted(f"{name} is {got}", shown) if hit else proven(f"{name} is {got}", shown)
-    return proven("the server behaves so", shown) if hit else contradicted(f"{name} is {got}, expected {value}", shown)
+        return contradicted(f"{word}: {got}", shown) if hit else proven(f"{word}: {got}", shown)
+    if hit:
+        return proven(f"the server behaves so: {word}: {got}", shown)
+    return contradicted(f"{word}: {got}, expected {value}", shown)
 
 
 def _log(question: Question, seen: Seen) -> Sight:

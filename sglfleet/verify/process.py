@@ -54,7 +54,7 @@ def key_of(pid: int) -> str:
 
 def unit(name: str) -> dict[str, str]:
     """What systemd says of a unit: its main process and the invocation that its journal is bound to."""
-    wanted = ("MainPID", "InvocationID", "ActiveState", "SubState", "ActiveEnterTimestamp", "NRestarts")
+    wanted = ("LoadState", "MainPID", "InvocationID", "ActiveState", "SubState", "ActiveEnterTimestamp", "NRestarts")
     command = ["systemctl", "show", name, *(f"-p{key}" for key in wanted)]
     out = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)

@@ -106,7 +106,10 @@ def assemble(
 
         log = evidence.journal.text() if evidence.journal else ""
         found = tuple(str(d) for d in diagnose(log, _asked(asked, manifest, judged)))
-        why = gaps.get("process") or gaps.get("server_info") or "the server does not answer"
+        first, second = (
+            ("process", "server_info") if "process" not in raw and "unit" in raw else ("server_info", "process")
+        )
+        why = gaps.get(first) or gaps.get(second) or "the server does not answer"
         return HostProof(host, service, error=why, diagnosis=found, **common)
     fields, names = naming(common["sglang"])
     substitutes = stand_in if stand_in is not None else _stand_in(manifest)
