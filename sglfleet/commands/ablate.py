@@ -112,3 +112,5 @@ def _show(answers: object) -> None:
         for where, problem in answer.comparison.problems:
             click.echo(effects.problem_line(where, problem))
         click.echo(f"{answer.flag}: {effects.sentence(answer.comparison)}")
+        if told := effects.advice(answer.flag, answer.comparison, answer.engine):
+            click.echo(told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from statistics import fmean, stdev
@@ -83,6 +83,19 @@ def sentence(comparison: Comparison) -> str:
     return f"{comparison.b} against {comparison.a}: {verdict} ({title(PRIMARY)} {changes})."
 
 
+def advice(flag: str, comparison: Comparison, engine: Mapping[str, str]) -> str:
+    """What to do about one flag whose own effect was measured; "" where nothing follows from it."""
+    verdict = comparison.verdict()
+    names = {"flashinfer-python": "FlashInfer", "sglang": "SGLang"}
+    by = " and ".join(f"{names[n]} {engine[n]}" for n in names if n in engine)
+    if verdict == "slower":
+        with_ = f" with {by}" if by else ""
+        return f"{flag} works and costs speed{with_}: leave it off, and measure again after an upgrade"
+    if verdict == "no effect":
+        return f"{flag} makes no difference here: leave it off, there is one thing less that can break"
+    return ""
+
+
 def _percent(effect: Effect) -> str:
     return f"{effect.ratio - 1:+.1%} [{effect.low - 1:+.1%}, {effect.high - 1:+.1%}]"
 
@@ -134,7 +147,7 @@ def pictures(arms: dict[str, Sequence[Run]]) -> list[str]:
     power = [
         Series(name, [Point(t, w, w, w) for t, w, _ in arm[-1].telemetry.series])
         for name, arm in arms.items()
-        if arm and arm[-1].telemetry
+        if arm and arm[-1].telemetry and arm[-1].telemetry.series
     ]
     if power:
         name = "power over the last run"

@@ -35,6 +35,7 @@ class Answer:
     skipped: str = ""  # why no run was made
     comparison: Comparison | None = None
     pairs: int = 0
+    engine: Mapping[str, str] = field(default_factory=dict)  # what it was measured with
 
 
 @dataclass
@@ -97,9 +98,11 @@ def conduct(study: Study, on_step: Callable[[], None] = lambda: None) -> list[An
         _put_back(arms, name, original, study.say)
         study.file.with_suffix(".state").unlink()
     answers = []
+    engine = next((run.engine for run in study.kept), {})
     for flag in arms.changed:
         comparison, pairs = found.get(flag, (None, 0))
-        answers.append(Answer(flag, study.verdicts.get(flag), study.skipped.get(flag, ""), comparison, pairs))
+        skipped = study.skipped.get(flag, "")
+        answers.append(Answer(flag, study.verdicts.get(flag), skipped, comparison, pairs, engine))
     return answers
 
 
