@@ -98,17 +98,14 @@ def _flag(text: str) -> tuple[str, Value]:
 def _show(answers: object) -> None:
     from typing import cast
 
-    from rich.console import Console
-
     from sglfleet.report import effects
     from sglfleet.verify.ablating import Answer
 
-    console = Console()
     for answer in cast(list[Answer], answers):
         if answer.comparison is None:
             click.echo(f"{answer.flag}: not measured: {answer.skipped}")
             continue
-        console.print(effects.effects_table(answer.comparison))
+        effects.show(effects.effects_table(answer.comparison))
         for where, problem in answer.comparison.problems:
             click.echo(effects.problem_line(where, problem))
         click.echo(f"{answer.flag}: {effects.sentence(answer.comparison)}")

@@ -75,10 +75,8 @@ def run_command(
     if form == "json":
         click.echo(json.dumps(effects.runs_json(service, made.valid, made.problems), indent=2))
     else:
-        from rich.console import Console
-
         if made.valid:
-            Console().print(effects.runs_table(made.valid))
+            effects.show(effects.runs_table(made.valid))
         for where, problem in made.problems:
             click.echo(effects.problem_line(where, problem))
     for line in made.failed:
@@ -165,10 +163,7 @@ def compare_command(a: str, b: str, margin: float, as_released: bool, form: str)
             html.render({"started": _span(arms)}, tuple(figures), title=f"{comparison.b} against {comparison.a}")
         )
         return
-    from rich.console import Console
-
-    console = Console()
-    console.print(effects.effects_table(comparison))
+    effects.show(effects.effects_table(comparison))
     for where, problem in comparison.problems:
         click.echo(effects.problem_line(where, problem))
     for note in comparison.notes:

@@ -22,6 +22,14 @@ SHOWN = ("output_throughput", "median_ttft_ms", "median_tpot_ms", "p99_itl_ms", 
 UNITS = {"output_throughput": "tokens/s", "total_throughput": "tokens/s", "request_throughput": "requests/s"}
 
 
+def show(table: Table) -> None:
+    """Print a table; where there is no terminal, wide enough that no number is cut."""
+    from rich.console import Console
+
+    console = Console()
+    (console if console.is_terminal else Console(width=140)).print(table)
+
+
 def title(metric: str) -> str:
     """«median TTFT ms» of median_ttft_ms."""
     if metric in UNITS:
