@@ -155,7 +155,7 @@ def pictures(arms: dict[str, Sequence[Run]]) -> list[str]:
     power = [
         Series(name, [Point(t, w, w, w) for t, w, _ in arm[-1].telemetry.series])
         for name, arm in arms.items()
-        if arm and arm[-1].telemetry and arm[-1].telemetry.series
+        if arm and arm[-1].telemetry and len(arm[-1].telemetry.series) > 1
     ]
     if power:
         name = "power over the last run"
@@ -179,9 +179,9 @@ def figures(service: str, comparison: Comparison | None, a: Sequence[Run], b: Se
         return []
     out = [f"<p>{escape(sentence(comparison) if comparison else f'{service}: measured, nothing to compare with.')}</p>"]
     if comparison and comparison.effects:
-        heads = ("Metric", "Concurrency", "B / A", "Interval", "Verdict", "Pairs")
+        heads = ("Metric", "At", "Verdict", "B / A", "Interval", "Pairs")  # what a phone shows first comes first
         rows = [
-            (title(e.metric), e.concurrency, f"{e.ratio:.3f}", f"{e.low:.3f} … {e.high:.3f}", e.verdict, e.pairs)
+            (title(e.metric), e.concurrency, e.verdict, f"{e.ratio:.3f}", f"{e.low:.3f} … {e.high:.3f}", e.pairs)
             for e in comparison.effects
         ]
         head = "".join(f"<th>{h}</th>" for h in heads)
