@@ -42,10 +42,12 @@ def _host(host: HostProof, width: int, evidence: bool) -> Iterator[str]:
     engine = f", SGLang {host.sglang}" if host.sglang else ""
     yield click.style(printable(f"{host.service or host.url} on {host.host}{release}{engine}"), bold=True)
     if host.error:
-        yield click.style(f"  not looked at: {printable(host.error)}", fg="red")
+        word = "" if host.proofs else "not looked at: "
+        yield from (click.style(line, fg="red") for line in _wrapped("  ", f"{word}{host.error}", width, 4))
         yield from (f"  {printable(text)}" for text in host.diagnosis)
-        yield ""
-        return
+        if not host.proofs:
+            yield ""
+            return
     longest = min(44, max([12, *(len(_name(p)) for p in host.proofs)]))
     for status in ORDER:
         for proof in host.proofs:

@@ -32,7 +32,9 @@ def headline(hosts: Iterable[Mapping[str, Any]]) -> str:
     if garbage:
         said.append(f"the output is wrong on {_servers(garbage, rows)}")
     if lost:
-        said.append(f"{_servers(lost, rows)} could not be looked at")
+        died = sum(bool(h.get("proofs")) for h in lost)
+        word = "could not be looked at" if not died else "could not be looked at to the end, or died"
+        said.append(f"{_servers(lost, rows)} {word}")
     if not said:
         seen = sum(p["status"] == "proven" for h in rows for p in h.get("proofs") or ())
         total = sum(len(h.get("proofs") or ()) for h in rows)

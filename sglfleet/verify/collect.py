@@ -18,7 +18,7 @@ from typing import Any
 
 from sglfleet.verify import process, workload
 from sglfleet.verify.client import Server
-from sglfleet.verify.profiler import profile
+from sglfleet.verify.profiler import DIED, profile
 
 KEPT = 4  # earlier proofs that are compared with
 
@@ -183,6 +183,7 @@ def _profile(server: Server, info: dict[str, Any], salt: int, spec: dict[str, An
     out["traces"], why = profile(server, info, salt, pid, str(spec.get("profile_folder") or ""))
     if why:
         out["gaps"]["profile"] = why
+    out["died"] = why == DIED
 
 
 def _journal(spec: dict[str, Any], out: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ class HostProof:
     release: str = ""
     sglang: str = ""
     url: str = ""
-    error: str = ""  # the host or the server could not be looked at at all
+    error: str = ""  # it could not be looked at, or, with proofs, died while it was
     proofs: tuple[Proof, ...] = ()
     rows: tuple[Row, ...] = ()
     correctness: Correctness | None = None
@@ -37,7 +37,7 @@ class HostProof:
     @property
     def status(self) -> Status:
         """The service as a whole: correctness counts like a flag."""
-        if self.error:
+        if self.error and not self.proofs:
             return Status.NOT_PROVEN
         wrong = self.correctness is not None and self.correctness.status is Status.CONTRADICTED
         return Status.CONTRADICTED if wrong else worst(self.proofs)

@@ -17,6 +17,7 @@ from sglfleet.verify.trace import reduce
 from sglfleet.verify.workload import load
 
 BATCHES = ((1, 48, 12), (12, 160, 12))  # requests at once, tokens in, tokens out
+DIED = "the server stopped answering while it was profiled"
 STEPS = 3  # forward passes recorded, per stage; without stages one prefill and some decodes are wanted
 
 
@@ -53,11 +54,12 @@ def profile(
             batch = min(batch, limit) if isinstance(limit, int) and limit > 0 else batch
             target = inside / str(number)
             why = _once(server, info, target, outside / str(number), batch, length, tokens, salt + number, end)
-            if why:
-                break
-            traces += reduce(outside / str(number))
+            if not why:
+                traces += reduce(outside / str(number))
+            # the engine's profiler is torch's, which at times corrupts the heap and ends the server
             if server.ask("/health", timeout=20).status != 200:
-                why = "the server is no longer healthy after the profile"
+                why = DIED
+            if why:
                 break
     finally:
         shutil.rmtree(outside, ignore_errors=True)

@@ -116,6 +116,9 @@ def assemble(
     return HostProof(
         host,
         service,
+        error=f"{gaps['profile']}: look at its journal, start it again, and leave the profile out"
+        if raw.get("died")
+        else "",
         proofs=_standing_in(findings(judged, evidence), substitutes, info),
         rows=table(_asked(asked, manifest, judged), judged, evidence, fields, substitutes, names),
         correctness=compare(raw.get("outputs") or (), before) if correctness else None,

@@ -50,6 +50,7 @@ class Stage:
         self.proofs.append(proof)
         if proof.error:
             self.say(f"{host}: {service}: could not be proven: {proof.error}")
+        if not proof.proofs:
             return ""
         for one in proof.proofs:
             self.say(f"{host}: {service}: {SEEN[one.status]}: {one.flag}: {one.reason}")

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sglfleet.verify import process, ship, workload
+from sglfleet.verify import process, profiler, ship, showing, workload
 from sglfleet.verify.collect import collect
+from sglfleet.verify.document import Document
 from sglfleet.verify.gathered import seen, unpack
 from sglfleet.verify.probe import MODULES
+from sglfleet.verify.prove import assemble
+from tests.sglfleet.verify.recorded import verdict
 
 
 def test_observations(server):
@@ -54,6 +57,27 @@ def test_collect_by_url(server):
     assert evidence.metrics == {"sglang:x": (1.0,)}
     assert evidence.journal is None
     assert "sesame" not in json.dumps(raw)
+
+
+def test_a_server_that_dies_under_its_profiler_is_said_to_have_died(server):
+    at, handler = server
+
+    def dead(self):
+        self.send_response(200 if self.path == "/start_profile" else 503)
+        self.end_headers()
+
+    started = at.ask("/server_info").json()
+    handler.do_POST = handler.do_GET = dead
+    traces, why = profiler.profile(at, started, salt=11)
+    assert (traces, why) == ([], profiler.DIED)
+    raw = {"server_info": started, "died": True, "gaps": {"profile": why}, "process": {"argv": [], "env": {}}}
+    proof = assemble(raw, "h1", "demo", judged=(verdict("x"),))
+    assert proof.error.startswith("the server stopped answering while it was profiled: ")
+    assert proof.proofs
+    text = showing.render(Document("x", "now", (proof,)), "text")
+    assert "not looked at" not in text
+    assert "This server could not be looked at to the end, or died." in text
+    assert Document("x", "now", (proof,)).exit() == 4
 
 
 def test_nobody_there_is_a_gap_and_no_exception():
