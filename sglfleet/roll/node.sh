@@ -114,6 +114,8 @@ prune() {                                                             # prune KE
 
 case $verb in
 probe)
+  # the turn before the unit: "reverted" or "started" beside a unit from before its start would look like a failure
+  [ ! -f "$turn" ] || sed 's/^/turn_/' "$turn"
   state=$(systemctl show -p ActiveState,SubState,Result,MainPID,InvocationID,NRestarts,UnitFileState,ActiveEnterTimestampMonotonic "$unit")
   printf '%s\n' "$state" | sed 's/^/unit_/'
   say release "$(release_of "$(printf '%s\n' "$state" | sed -n 's/^MainPID=//p')")"
@@ -122,7 +124,6 @@ probe)
   say uptime "$(up)"
   say clock "$(date +%s)"
   [ ! -f "$lock" ] || sed 's/^/lock_/' "$lock"
-  [ ! -f "$turn" ] || sed 's/^/turn_/' "$turn"
   busy && say busy yes
   say releases "$(ls -1t "$base/releases" 2>/dev/null | tr '\n' ' ')"
   [ ! -s "$base/history.jsonl" ] || say history "$(tail -n1 "$base/history.jsonl")"
@@ -160,7 +161,7 @@ go)
   mine "$run"
   [ -f "$base/releases/$new/.complete" ] || { say error "release $new is not staged here"; exit 66; }
   busy && { say error "another turn is under way here"; exit 75; }
-  exec 9> "$dir/turn.mutex"; flock -w 5 9 || { say error "another turn is under way here"; exit 75; }
+  exec 9> "$dir/turn.mutex"; flock -w 15 9 || { say error "another turn is under way here"; exit 75; }
   unwatch
   { say run "$run"; say new "$new"; say old "$old"; say watch "$watch"; say phase begun; say boot "$(boot)"; say began "$(up)"; } > "$turn.new" \
     && mv -T "$turn.new" "$turn" || { say error "nothing was begun, no space left: make room in $base"; exit 74; }
@@ -185,7 +186,7 @@ turn)                                                                 # inside t
 adopt)
   run=$1 watch=$2
   mine "$run"
-  exec 9> "$dir/turn.mutex"; flock -w 5 9 || { say error "a turn is under way here"; exit 75; }
+  exec 9> "$dir/turn.mutex"; flock -w 15 9 || { say error "a turn is under way here"; exit 75; }
   settled && exit 0
   [ "$(field "$turn" phase)" = started ] || { say error "the turn was interrupted while $(field "$turn" phase)"; exit 70; }
   put "$turn" run "$run"
@@ -194,11 +195,13 @@ adopt)
   ;;
 back)
   mine "$1"
-  systemd-run --quiet --collect --unit="sglfleet-back-$svc" /bin/sh "$self" undo "$svc" "$2"
+  systemd-run --quiet --collect --unit="sglfleet-back-$svc" /bin/sh "$self" undo "$svc" "$1" "$2"
   ;;
 undo)
   exec 9> "$dir/turn.mutex"; flock 9
-  go_back "$1"
+  # accepted here, but not on another host of its group, or nobody heard of it: the turn as a whole failed
+  [ "$(field "$turn" phase)" != accepted ] || [ "$(field "$turn" run)" != "$1" ] || put "$turn" phase started
+  go_back "$2"
   ;;
 watchdog)
   while :; do
@@ -214,14 +217,17 @@ watchdog)
 accept)
   run=$1 line=$2 keep=$3
   mine "$run"
-  exec 9> "$dir/turn.mutex"; flock -w 5 9 || { say error "a turn is under way here"; exit 75; }
-  case "$(field "$turn" phase)" in started|accepted) ;; *) say error "nothing to accept, the turn is $(field "$turn" phase)"; exit 70;; esac
+  exec 9> "$dir/turn.mutex"; flock -w 15 9 || { say error "a turn is under way here"; exit 75; }
+  [ "$(field "$turn" phase)" != accepted ] || exit 0                  # done already, only the answer was lost
+  [ "$(field "$turn" phase)" = started ] || { say error "nothing to accept, the turn is $(field "$turn" phase)"; exit 70; }
   unwatch
-  put "$turn" phase accepted
   put "$turn" ended "$(up)"
+  put "$turn" phase accepted
   history "$line"
-  prune "$keep"
+  # removing an engine of 10 GB takes its time, and nobody waits for it
+  systemd-run --quiet --collect --unit="sglfleet-prune-$svc" /bin/sh "$self" prune "$svc" "$keep" 2>/dev/null || true
   ;;
+prune) prune "$1" ;;
 note) history "$1" ;;
 journal) journalctl --quiet --no-pager --output=cat --lines="$2" "_SYSTEMD_INVOCATION_ID=$1" + "INVOCATION_ID=$1" ;;
 cursor) journalctl --quiet --no-pager --lines=1 --show-cursor --output=cat "_SYSTEMD_INVOCATION_ID=$1" | sed -n 's/^-- cursor: /cursor=/p' ;;

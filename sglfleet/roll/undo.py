@@ -42,7 +42,7 @@ def _undo(roll: Roll, host: str, failed: str, stage: str, reason: str) -> Outcom
             outcome.result, outcome.serves = "untouched", state.release
             return outcome
         outcome.log, outcome.diagnoses = _journal(roll, host, state)
-        if not state.settled:
+        if not state.settled or state.phase == "accepted":
             patient(roll, host, lambda: remote.must("back", roll.run, because[:300]))
             state = _wait_back(roll, host)
         outcome.serves = state.release

@@ -76,6 +76,21 @@ def test_a_group_changes_as_one(three: Lab, bad: str, exit_code: int) -> None:
 
 
 @pytest.mark.full
+def test_a_group_that_is_accepted_on_one_of_its_hosts_only_goes_back_as_one(three: Lab) -> None:
+    """h2's turn is undone by hand behind the run's back, so h1 accepts and h2 has nothing to accept."""
+    rolling.stage(three, THREE, "pair00000000")
+    own = {"h1": {"group": "pair", "rank": 0}, "h2": {"group": "pair", "rank": 1}}
+    run = rolling.start(three, to("pair00000000", THREE[:2]), {"soak": 8.0}, own=own)
+    run.wait_for("^h1 . h2: soak")
+    turn = f"/var/lib/sglfleet/{rolling.SERVICE}/.roll/turn"
+    three.host("h2").exec("sed", "-i", "s/^phase=.*/phase=stopping/", turn)
+    report = run.done()
+    assert report["exit"] == 4
+    assert results(report) == {"h1": "reverted", "h2": "reverted"}
+    assert rolling.all_serve(three, THREE) == to(OLD)
+
+
+@pytest.mark.full
 def test_hosts_outside_of_limit_are_locked_and_counted(three: Lab) -> None:
     """Rolled to h1 alone: whoever changes the others at the same time, or one of them down, must stop it."""
     began = time.time()

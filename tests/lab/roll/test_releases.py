@@ -8,7 +8,7 @@ import pytest
 
 from lab.fleet import Lab
 from tests.lab import journals, rolling
-from tests.lab.roll.common import NEW, OLD, THREE, results, to
+from tests.lab.roll.common import NEW, OLD, THREE, results, to, until
 from tests.lab.rolling import Kind
 
 pytestmark = pytest.mark.lab
@@ -70,6 +70,22 @@ def test_what_served_before_does_not_start_at_the_first_try(three: Lab) -> None:
     assert results(report)["h1"] == "reverted"
     assert rolling.all_serve(three, THREE) == {**to(OLD), "h1": "moody0000000"}
     assert three.host("h1").exec("test", "-e", "/run/moody").returncode, "the first try failed"
+
+
+@pytest.mark.full
+def test_removing_old_engines_takes_longer_than_anybody_waits(three: Lab) -> None:
+    """Gigabytes on a slow disk: a good node must not count as lost, and its history has one line of it."""
+    slow = '#!/bin/sh\ncase $* in */opt/sglfleet/*) sleep 90;; esac\nexec /bin/rm "$@"\n'
+    engines = "mkdir -p /opt/sglfleet/engines/older; sleep 1; mkdir -p /opt/sglfleet/engines/newer"
+    three.host("h1").exec("sh", "-c", f"cat > /usr/local/bin/rm; chmod 755 /usr/local/bin/rm; {engines}", stdin=slow)
+    try:
+        report = rolling.roll(three, to(NEW))
+    finally:
+        three.host("h1").exec("/bin/rm", "/usr/local/bin/rm")
+    assert results(report) == dict.fromkeys(THREE, "accepted")
+    lines = three.host("h1").exec("cat", f"/var/lib/sglfleet/{rolling.SERVICE}/history.jsonl").stdout.splitlines()
+    assert len(lines) == 1
+    until(lambda: three.host("h1").exec("ls", "/opt/sglfleet/engines").stdout.split() == ["newer"])
 
 
 @pytest.mark.full
