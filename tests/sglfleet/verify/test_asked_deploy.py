@@ -29,7 +29,7 @@ STRANGER = "0.5.99"  # a release that nothing is known of; the engine behind it 
 
 @pytest.fixture(scope="module")
 def fleet(make_lab: Callable[..., Lab]) -> Lab:
-    return make_lab(1)
+    return make_lab(2)
 
 
 def service(engine: Engine, sglang: str, **args: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def project(fleet: Lab, engine: Engine, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def deployed(project: Project) -> Project:
-    run = project.deploy(timeout=1500)
+    run = project.deploy("--limit", "h1", timeout=1500)
     assert run.code == 0, run.text[-4000:]
     return project
 
@@ -65,7 +65,8 @@ def kept(fleet: Lab) -> dict[str, Any]:
 
 
 def nothing_left(fleet: Lab) -> None:
-    assert shown(fleet, "h1", "pgrep -f 'pytho[n].*run[.]pyz'; find /tmp -name run.pyz") == ""
+    for host in ("h1", "h2"):
+        assert shown(fleet, host, "pgrep -f 'pytho[n].*run[.]pyz'; find /tmp -name run.pyz") == ""
 
 
 def test_what_the_engine_said_is_kept_beside_the_release(deployed: Project, fleet: Lab) -> None:
@@ -78,7 +79,8 @@ def test_what_the_engine_said_is_kept_beside_the_release(deployed: Project, flee
 
 def test_verify_finds_the_deployed_service_and_shows_the_engines_word(deployed: Project) -> None:
     env = {**deployed.environment(), "COLUMNS": "120"}
-    command = [sys.executable, "-m", "sglfleet", "verify", "inventory.py", "demo", "--format", "json"]
+    command = [sys.executable, "-m", "sglfleet", "verify", "inventory.py", "demo", "--limit", "h1"]
+    command += ["--format", "json"]
     done = subprocess.run(command, cwd=deployed.folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (host,) = json.loads(done.stdout)["hosts"]
@@ -87,17 +89,24 @@ def test_verify_finds_the_deployed_service_and_shows_the_engines_word(deployed: 
     assert any("could not be asked: gpu" in line for line in host["disagreements"])
 
 
-def test_a_stranger_whose_parser_refuses_a_flag_is_switched_nowhere(
-    deployed: Project, fleet: Lab, engine: Engine
-) -> None:
+def test_a_stranger_that_one_host_refuses_is_switched_nowhere(deployed: Project, fleet: Lab, engine: Engine) -> None:
     before = pid(fleet, "h1")
-    deployed.write(service(engine, STRANGER, **{"chunked-prefill-size": 64, "no-such-flag": 3}))
-    run = deployed.deploy(timeout=1500)
+    deployed.write(service(engine, STRANGER, **{"chunked-prefill-size": 64}))
+    inventory = deployed.folder / "inventory.py"
+    text = inventory.read_text()
+    override = '{"demo": {"args": {"no-such-flag": 3}}}'
+    inventory.write_text(f'{text}\ngpu_hosts[1][1]["service_overrides"] = {override}\n')
+    try:
+        run = deployed.deploy(timeout=1500)
+    finally:
+        inventory.write_text(text)
     assert run.code != 0
     assert run.report["exit"] == 1, run.last
     assert "NO KNOWLEDGE of SGLang 0.5.99" in run.text
-    assert "unrecognized arguments: --no-such-flag" in run.report["failed"]["h1"]
+    assert "unrecognized arguments: --no-such-flag" in run.report["failed"]["h2"]
+    assert "not switched: the engine on h2 refuses it" in run.report["failed"]["h1"]
     assert pid(fleet, "h1") == before
+    assert shown(fleet, "h2", "systemctl is-active sglang-demo") != "active"
     nothing_left(fleet)
 
 
@@ -105,7 +114,7 @@ def test_a_stranger_whose_parser_refuses_a_flag_is_switched_nowhere(
 def test_a_stranger_that_its_engine_takes_is_deployed_and_proven(deployed: Project, fleet: Lab, engine: Engine) -> None:
     wanted = {"chunked-prefill-size": 128, "enable-flashinfer-allreduce-fusion": True}
     deployed.write(service(engine, STRANGER, **wanted))
-    run = deployed.deploy(timeout=1500)
+    run = deployed.deploy("--limit", "h1", timeout=1500)
     assert run.code == 0, run.text[-4000:]
     rows = {v["flag"]: v for v in kept(fleet)["verdicts"]}
     assert (rows["chunked-prefill-size"]["outcome"], rows["chunked-prefill-size"]["rule"]) == ("active", "probe")
@@ -115,5 +124,5 @@ def test_a_stranger_that_its_engine_takes_is_deployed_and_proven(deployed: Proje
     assert status["chunked-prefill-size"] == "proven"
     assert status["enable-flashinfer-allreduce-fusion"] != "proven"
     before = pid(fleet, "h1")
-    assert deployed.deploy().code == 0  # nothing to do, and the engine is not asked again
+    assert deployed.deploy("--limit", "h1").code == 0  # nothing to do, and the engine is not asked again
     assert pid(fleet, "h1") == before
