@@ -90,7 +90,8 @@ def heard(question: Question, answer: Mapping[str, Any]) -> Word:
     found = disagreements(answer, question.verdicts, fields, majors=_majors(answer))
     verdicts = mended(question.verdicts, found)
     stops = [str(one) for one in found if refuses(one, question)]
-    said = [str(one) for one in found] + [f"the engine could not be asked: {text}" for text in could_not_ask(answer)]
+    gaps = [f"the engine could not be asked: {text}" for text in could_not_ask(answer)]
+    said = [str(one) for one in found] + gaps
     if question.case is not None:
         from sglfleet.verify.probe_judge import decided
 
@@ -102,7 +103,8 @@ def heard(question: Question, answer: Mapping[str, Any]) -> Word:
             )
         head = f"NO KNOWLEDGE of SGLang {question.sglang}: the engine on this host was asked instead"
         rows = [f"{v.flag}: {v.outcome}, {v.decision}: {v.reason}" for v in verdicts if v.flag != "engine.sglang"]
-        said = [head, *rows, *said]
+        told = {v.flag for v in verdicts}
+        said = [head, *rows, *(str(one) for one in found if one.subject not in told), *gaps]
     return Word(verdicts, tuple(said), tuple(stops), answer)
 
 

@@ -36,8 +36,10 @@ def pending(case: Case) -> Judgement:
     verdicts = []
     for name, value in sorted({**case.args, ENGINE: case.sglang}.items()):
         flag = name.lstrip("-")
-        step = Step(Gate.PARSER, None, f"{text}.")
-        part = Part(flag, Outcome.UNKNOWN, f"{text}.", steps=(step,), todo=todo)
+        reason = (
+            f"{text}." if flag == ENGINE else f"Unknown in SGLang {case.sglang} until the engine on the host is asked."
+        )
+        part = Part(flag, Outcome.UNKNOWN, reason, steps=(Step(Gate.PARSER, None, reason),), todo=todo)
         chosen = case.policies.get(flag) or case.on_unsupported
         decision, _ = policy.decide(part, chosen)
         one = Verdict(

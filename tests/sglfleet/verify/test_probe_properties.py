@@ -1,4 +1,4 @@
-"""Whatever an engine answers: nothing raises, nothing becomes active by its word alone, and no GPU overrules nothing."""
+"""Whatever an engine answers: nothing raises, nothing becomes active by its word, and no GPU overrules nothing."""
 
 from __future__ import annotations
 
