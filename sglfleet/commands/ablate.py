@@ -106,8 +106,8 @@ def _show(answers: object) -> None:
             click.echo(f"{answer.flag}: not measured: {answer.skipped}")
             continue
         effects.show(effects.effects_table(answer.comparison))
-        for where, problem in answer.comparison.problems:
-            click.echo(effects.problem_line(where, problem))
+        for line in [*effects.problem_lines(answer.comparison.problems), *answer.comparison.notes]:
+            click.echo(line)
         click.echo(f"{answer.flag}: {effects.sentence(answer.comparison)}")
         if told := effects.advice(answer.flag, answer.comparison, answer.engine):
             click.echo(told)

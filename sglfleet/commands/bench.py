@@ -77,8 +77,8 @@ def run_command(
     else:
         if made.valid:
             effects.show(effects.runs_table(made.valid))
-        for where, problem in made.problems:
-            click.echo(effects.problem_line(where, problem))
+        for line in effects.problem_lines(made.problems):
+            click.echo(line)
     for line in made.failed:
         click.echo(line, err=True)
     codes = [Exit.HOST_FAILED] * bool(made.failed) + [Exit.REFUSED] * any(p.fatal for _, p in made.problems)
@@ -164,10 +164,8 @@ def compare_command(a: str, b: str, margin: float, as_released: bool, form: str)
         )
         return
     effects.show(effects.effects_table(comparison))
-    for where, problem in comparison.problems:
-        click.echo(effects.problem_line(where, problem))
-    for note in comparison.notes:
-        click.echo(note)
+    for line in [*effects.problem_lines(comparison.problems), *comparison.notes]:
+        click.echo(line)
     click.echo(effects.sentence(comparison))
 
 

@@ -113,6 +113,17 @@ def problem_line(where: str, problem: Problem) -> str:
     return f"{where}: {problem.what}: {problem.todo}"
 
 
+def problem_lines(problems: Sequence[tuple[str, Problem]]) -> list[str]:
+    """A line for each problem; one line where several runs have the same."""
+    where: dict[Problem, list[str]] = defaultdict(list)
+    for place, problem in problems:
+        where[problem].append(place)
+    return [
+        problem_line(places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more", problem)
+        for problem, places in where.items()
+    ]
+
+
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """The document of `bench compare --format json`."""
     return {
@@ -190,7 +201,7 @@ def figures(service: str, comparison: Comparison | None, a: Sequence[Run], b: Se
             f'<div class="wide effects"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         )
     if comparison:
-        lines = [*(problem_line(*p) for p in comparison.problems), *comparison.notes]
+        lines = [*problem_lines(comparison.problems), *comparison.notes]
         out += [f'<p class="soft">{escape(line)}</p>' for line in dict.fromkeys(lines)]
     out.append(f'<div class="figures">{"".join(pictures(arms))}</div>')
     return out

@@ -41,11 +41,11 @@ class Effect:
 
     def to_json(self) -> dict[str, Any]:
         """For the report of the deploy."""
-        from sglfleet.report.effects import comparison_json, problem_line
+        from sglfleet.report.effects import comparison_json, problem_lines
 
         return {
             "host": self.host, "service": self.service, "release": self.release, "runs": len(self.measured.valid),
-            "problems": [problem_line(*p) for p in self.measured.problems] + self.measured.failed,
+            "problems": problem_lines(self.measured.problems) + self.measured.failed,
             "effect": self.comparison.verdict() if self.comparison else "not compared",
             "comparison": comparison_json(self.comparison) if self.comparison else None,
             "slower": self.why, "policy": self.policy,
@@ -148,11 +148,11 @@ def slower(comparison: Comparison) -> str:
 
 def told(effect: Effect) -> list[str]:
     """What people read while the roll goes on."""
-    from sglfleet.report.effects import problem_line, sentence
+    from sglfleet.report.effects import problem_lines, sentence
 
-    lines = [problem_line(*p) for p in effect.measured.problems] + effect.measured.failed
+    lines = problem_lines(effect.measured.problems) + effect.measured.failed
     if effect.comparison is not None:
-        return [*lines, *(problem_line(*p) for p in effect.comparison.problems), sentence(effect.comparison)]
+        return [*lines, *problem_lines(effect.comparison.problems), sentence(effect.comparison)]
     if effect.measured.valid:
         return [*lines, f"measured, {len(effect.measured.valid)} valid runs; nothing of its kind to compare with"]
     return [*lines, "not measured: no valid run"]

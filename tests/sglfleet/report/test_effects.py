@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from sglfleet.report.effects import advice, figures, pictures
+from sglfleet.report.effects import advice, figures, pictures, problem_lines
 from sglfleet.verify.compare import compare
+from sglfleet.verify.validity import Problem
 from tests.sglfleet.verify.test_compare import arm
 from tests.sglfleet.verify.test_statistics import arms
 
@@ -50,3 +51,9 @@ def test_intervals_are_drawn_and_arms_stand_side_by_side():
     throughput = pictures({"off": a, "on": b})[0]
     one = pictures({"off": a})[0]
     assert throughput.count("<line") - one.count("<line") >= 4  # interval with its ends, and the legend
+
+
+def test_what_several_runs_have_in_common_is_one_line():
+    same, other = Problem("cache", "what", "do"), Problem("short", "else", "do")
+    lines = problem_lines([("a seed 1", same), ("a seed 2", other), ("a seed 3", same), ("b seed 1", same)])
+    assert lines == ["a seed 1 and 2 more: what: do", "a seed 2: else: do"]
