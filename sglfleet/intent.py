@@ -67,6 +67,9 @@ class _Reader:
     def read(self) -> Intents:
         self.services = self.load_services()
         placements = [p for host in self.inventory.hosts.values() for p in self.of_host(host)]
+        if not self.inventory.hosts and not self.problems:
+            todo = 'write GROUP = ["HOST", …]: a list of names, or of (name, {data}), is a group'
+            self.problems.add(Problem(Mark("inventory"), "no host in it", todo))
         if not placements and not self.problems:
             what = "no host has a service"
             todo = "write services = [\"NAME\"] into a group's or a host's data"

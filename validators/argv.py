@@ -14,6 +14,7 @@ from validators.knowledge.model import Flag, Sglang
 from validators.verdict import Value
 
 _NUMBER = re.compile(r"-\d+(\.\d*)?$|-\.\d+$")  # argparse: a negative number is a value, not an option
+_LONG_DASH = re.compile(r"[\u2010-\u2015\u2212]+-?(?=[A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Fault:
     token: int  # index of the token it is about
     flag: str  # without dashes; "" for a token that belongs to no flag
     what: str
+    todo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,25 @@ def to_args(release: Sglang, tokens: Sequence[str]) -> Parsed:
     while i < len(tokens):
         token = tokens[i]
         if not _option(token):
-            faults.append(Fault(i, "", f"{token!r} belongs to no flag: the parser refuses it"))
+            long = _LONG_DASH.match(token)  # word processors and chat programs make one of two hyphens
+            todo = f"Type --{token[long.end() :]}: this one begins with a long dash." if long else ""
+            faults.append(Fault(i, "", f"{token!r} belongs to no flag: the parser refuses it", todo))
             i += 1
             continue
         written, equals, attached = token.partition("=")
         name = written.lstrip("-")
         flag = release.resolve_spelling(written).flag
+        if flag is None and not written.startswith("--"):
+            # argparse abbreviates `--tensor` but not `-tp`; its value, if it has one, is a word of its own
+            what = f"{written} has one dash, and no flag of this release is spelled so"
+            faults.append(Fault(i, name, what, f"Write -{written}."))
+            i += 1 + (0 if equals else len(_values(None, tokens, i + 1)))
+            continue
         values = [attached] if equals else _values(flag, tokens, i + 1)
         value, problem = _value(flag, name, values, bool(equals))
         if problem:
-            faults.append(Fault(i, name, problem))
+            todo = f"Write --{name} alone." if flag is not None and not flag.takes_value else f"Give {name} its value."
+            faults.append(Fault(i, name, problem, todo))
         else:
             if name in args:
                 repeated.append(name)

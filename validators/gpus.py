@@ -31,9 +31,10 @@ _SM = {
     "8.0": ("a100", "a800", "a30"),
     "7.5": ("t4", "rtx 2080", "rtx 8000", "quadro rtx 8000", "titan rtx"),
 }  # fmt: skip
+SMS = ("7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")  # as releases are read for
 NAMES = {name: sm for sm, names in _SM.items() for name in names}
 _WORD = re.compile(r"[a-z]+\d+[a-z]*|[a-z]+|\d+[a-z]*")
-_COUNT = re.compile(r"^(?:(\d+)\s*[x×*]\s*)?(.*?)(?:(?:[\s_-]+|(?<=\d))[x×*]\s*(\d{1,3}))?$", re.IGNORECASE)
+_COUNT = re.compile(r"^(?:(\d+)\s*[x×*]\s*)?(.*?)(?:(?:[\s_-]+|(?<=\d))[x×*]\s*(\d+))?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Declared:
     name: str  # as in NAMES
     sm: str
     count: int
+    counted: bool = True  # whether the text says how many; else one is taken
 
 
 def sm_of(name: str) -> str | None:
@@ -63,7 +65,7 @@ def declared(text: str) -> Declared | None:
     known = _known(name)
     if known is None or (before and after):
         return None
-    return Declared(known, NAMES[known], int(before or after or 1))
+    return Declared(known, NAMES[known], int(before or after or 1), bool(before or after))
 
 
 def _known(text: str) -> str | None:

@@ -7,6 +7,7 @@ values per flag. Source of each fact: the flag tables of the shipped releases.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -111,6 +112,8 @@ def _convert(flag: Flag, value: Value) -> tuple[Value, str]:
     return _scalar(flag, value)
 
 
+# `human_readable_int` (utils/common.py, the same from 0.5.10 to 0.5.23); suffixes know upper and lower case
+_COUNT = re.compile(r"\s*(?:[+-]?\d+(?:_\d+)*|\d+(?:Ki|Mi|Gi|Ti)|\d+(?:\.\d+)?[kMGT])\s*")
 _TRUE, _FALSE = ("true", "1", "yes", "y", "t", "on"), ("false", "0", "no", "n", "f", "off")
 
 
@@ -125,6 +128,8 @@ def _scalar(flag: Flag, value: Value) -> tuple[Value, str]:
             except ValueError:
                 kind = "a whole number" if flag.converter == "int" else "a number"
                 return value, f"needs {kind}, not {_show(value)}"
+        elif flag.converter == "human_readable_int" and not _COUNT.fullmatch(str(value)):
+            return value, f"needs a whole number such as 32768, 32k or 32Ki, not {_show(value)}"
     elif flag.type == "bool":
         if not isinstance(value, bool) and str(value).lower() not in (*_TRUE, *_FALSE):
             return value, f"needs true or false, not {_show(value)}"

@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from sglfleet.outfile import write_out
+
 FORMATS = ("text", "json", "github", "sarif", "junit", "markdown")
 _MODULES = {"text": "console"}
 
@@ -41,8 +43,7 @@ def command(inventory: str, form: str, base: str | None, strict: bool, output: s
         report = check(inventory, today, strict=strict)
     text: str = importlib.import_module(f"sglfleet.report.{_MODULES.get(form, form)}").render(report)
     if output:
-        with open(output, "w", encoding="utf-8") as stream:  # noqa: PTH123
-            stream.write(click.unstyle(text))
+        write_out(output, click.unstyle(text))
     else:
         click.echo(text, nl=False)
     sys.exit(int(report.exit))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,31 +39,46 @@ def command(
     config: Path | None,
     form: str,
 ) -> None:
-    """Show why FLAG (or FLAG=VALUE) works, does nothing, or crashes. OTHERS are flags given beside it.
+    """Show why FLAG (FLAG=VALUE, or an environment variable VARIABLE=VALUE) works, does nothing, or crashes.
+
+    OTHERS are flags and variables given beside it, as on a command line or as NAME=VALUE.
 
     \b
       sglfleet explain enable-flashinfer-allreduce-fusion --sglang 0.5.9 --sm 12.0 --tp 4
+      sglfleet explain kv-cache-dtype=fp8_e4m3 attention-backend=trtllm_mha --sglang 0.5.23 --sm 12.0
       sglfleet explain attention-backend=trtllm_mha --sglang 0.5.23 --gpu b200
     """
     from sglfleet.commands.lint import read_config, read_hardware
     from sglfleet.launch.command import Launch
     from sglfleet.launch.judged import lint
-    from validators.knowledge import UnknownReleaseError
+    from validators.knowledge import UnknownReleaseError, load_sglang
 
     hardware, wrong = read_hardware(sm, gpu, gpus, interconnect or "")
-    name, equals, value = flag.lstrip("-").partition("=")
-    tokens = (f"--{name}", *([value] if equals else []), *others)
+    tokens, env = as_given((flag, *others))
+    name = flag.lstrip("-").partition("=")[0]
+    if not re.fullmatch(r"[\w-]+", name):
+        wrong.append(f"{flag!r}: no flag: write NAME, NAME=VALUE or VARIABLE=VALUE")
+    elif not _is_flag(flag) and "=" not in flag:
+        wrong.append(f"{flag}: a variable of the environment: write {flag}=VALUE")
     given = read_config(config, wrong)
     one = None
     try:
-        one = None if wrong else lint(Launch("command", tokens), sglang, hardware, arch=arch, config=given)
+        one = None if wrong else lint(Launch("command", tokens, env), sglang, hardware, arch=arch, config=given)
     except UnknownReleaseError as error:
         wrong.append(str(error))
+    if one:
+        wrong += [
+            f"{fault.flag or tokens[fault.token]}: {fault.what}: {(fault.todo or 'remove it').rstrip('.')}"
+            for fault in one.parsed.faults
+            if fault.flag != name
+        ]
     if one is None or wrong:
         click.echo("\n".join(wrong), err=True)
         sys.exit(Exit.BAD_INPUT)
     verdicts = [v for v in one.judgement.verdicts if v.flag == name or (v.automatic and name in v.flag)]
-    elsewhere = other_places(one.case, name) if any(_stopped(v) for v in verdicts) else ([], [])
+    # elsewhere a flag without its value is no better; and of a variable that is read there is no verdict to look for
+    look = name not in env and name in one.case.args and any(_stopped(v) for v in verdicts)
+    elsewhere = other_places(one.case, name) if look else ([], [])
     if form == "json":
         document = {**one.judgement.to_json(), "kind": "explanation", "flag": name}
         document["active_on_sm"], document["active_in"] = elsewhere
@@ -75,8 +91,32 @@ def command(
         click.echo(f"{sglang} runs it on SM {', '.join(elsewhere[0])}.")
     if elsewhere[1]:
         click.echo(f"SM {', '.join(one.case.sm)}: active in {ranges(elsewhere[1])}.")
-    if any(_stopped(v) for v in verdicts) and not any(elsewhere):
+    if not verdicts:
+        read = load_sglang(sglang).env.get(name)
+        place = f": {sglang} reads it in {read.place.file}:{read.place.line}" if read else ""
+        click.echo(f"{name}: nothing is known against it{place}   (SGLang {sglang}, SM {', '.join(one.case.sm)})")
+    if look and not any(elsewhere):
         click.echo("No release known and no other GPU runs it as it is given here.")
+
+
+def as_given(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Words as flags of a command line, and variables of the environment: `NAME` and `NAME=VALUE` need no dashes."""
+    tokens: list[str] = []
+    env: dict[str, str] = {}
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if equals and not _is_flag(word):
+            env[name] = value
+        elif word.startswith("-") or (i and not (equals and re.fullmatch(r"[a-z][a-z0-9-]+", name))):
+            tokens.append(word)
+        else:
+            tokens += [f"--{name}", *([value] if equals else [])]
+    return tuple(tokens), env
+
+
+def _is_flag(word: str) -> bool:
+    """Flags are written small, variables of the environment are not."""
+    return not re.fullmatch(r"[A-Z][A-Z0-9_]*(=.*)?", word, re.DOTALL)
 
 
 def tree(verdict: Verdict, case: Case) -> list[str]:
@@ -107,7 +147,10 @@ def other_places(case: Case, flag: str) -> tuple[list[str], list[str]]:
     from validators.verdict import Outcome
 
     def active(changed: Case) -> bool:
-        return any(v.flag == flag and v.outcome is Outcome.ACTIVE for v in judge(changed).verdicts)
+        """It works there, and nothing that is given beside it keeps the server from starting."""
+        verdicts = judge(changed).verdicts
+        stops = any(v.outcome in (Outcome.FAILS, Outcome.REJECTED) for v in verdicts if not v.automatic)
+        return not stops and any(v.flag == flag and v.outcome is Outcome.ACTIVE for v in verdicts)
 
     sms = ["7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1"]
     on = [sm for sm in sms if (sm,) != case.sm and active(replace(case, sm=(sm,), gpu_name=""))]

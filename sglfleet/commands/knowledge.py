@@ -193,13 +193,21 @@ def show(release: str, flag: str | None, form: str) -> None:
             return
         for key, value in row.items():
             if value not in (None, "", (), False) or key in ("default",):
-                click.echo(f"{key:12} {value}")
+                click.echo(f"{key:12} {_said(value)}")
+
+
+def _said(value: Any) -> str:
+    """A fact for people: lists with commas, a place as file:line."""
+    if isinstance(value, dict) and {"file", "line"} <= value.keys():
+        return f"{value['file']}:{value['line']} {value.get('symbol', '')}".rstrip()
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _summary(known: Any) -> None:
     click.echo(f"SGLang {known.version}, read from {known.artifact.file} (sha256 {known.artifact.sha256})")
     click.echo(
-        f"Python {known.python}; FlashInfer {known.flashinfer}; torch {known.pin('torch')}; kernels {known.kernel}"
+        f"Python {known.python}; FlashInfer {known.flashinfer}; torch {known.pin('torch')}; "
+        f"kernels {' '.join(known.kernel) if known.kernel else 'none'}"
     )
     deprecated = [f.name for f in known.flags.values() if f.deprecated]
     unread = [f.name for f in known.flags.values() if f.default_source or f.choices_source]
@@ -208,7 +216,10 @@ def _summary(known: Any) -> None:
         click.echo(f"deprecated: {', '.join(deprecated)}")
     click.echo(f"known only in part: {', '.join(unread) or 'none'}")
     for key, value in sorted(known.gates.items()):
-        parts = value.items() if isinstance(value, dict) else ((None, value),)
+        parts = list(value.items()) if isinstance(value, dict) else [(None, value)]
+        if len(parts) > 8 and all(isinstance(rows, list) for _, rows in parts):  # texts by file: hundreds of files
+            click.echo(f"{key}: {sum(len(rows) for _, rows in parts)} in {len(parts)} files")
+            continue
         for part, rows in parts:
             if isinstance(rows, list):
                 uncertain = sum(1 for r in rows if isinstance(r, dict) and "sms" in r and r["sms"] is None)

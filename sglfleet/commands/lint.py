@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sglfleet.launch.judged import Hardware, Linted
 
 
+NO_RELEASE = "no release is named, and no image beside it names one: add --sglang, such as --sglang 0.5.23"
 _WHERE = (
     click.option("--sm", multiple=True, help="Compute capability, such as 12.0; several for mixed GPUs."),
     click.option("--gpu", default="", help="GPUs by name instead: `H200`, `rtx-pro-6000 x4`."),
@@ -72,17 +73,20 @@ def command(
 
     found, wrong = read_sources(source)
     hardware, told = read_hardware(sm, gpu, gpus, interconnect or "")
+    model = read_config(config, told)
     wrong += told
     linted: list[Linted] = []
-    for launch in found if not told else ():
+    for launch in found:
         release = sglang or launch.sglang
         if not release:
-            wrong.append(f"{launch.where}: no release is named: add --sglang, such as --sglang 0.5.23")
+            wrong.append(f"{launch.where}: {NO_RELEASE}")
+            continue
+        if told:
             continue
         try:
             from sglfleet.launch.judged import lint
 
-            linted.append(lint(launch, release, hardware, arch=arch, config=read_config(config, wrong)))
+            linted.append(lint(launch, release, hardware, arch=arch, config=model))
         except UnknownReleaseError as error:
             wrong.append(f"{launch.where}: {error}")
     _show(linted, form, everything)
@@ -106,8 +110,13 @@ def read_sources(source: Sequence[str]) -> tuple[list[Launch], list[str]]:
             except ManifestError as error:
                 wrong.append(str(error))
                 continue
-            except (OSError, UnicodeDecodeError) as error:
-                wrong.append(f"{path}: cannot be read: {error}")
+            except UnicodeDecodeError:
+                wrong.append(f"{path}: not a text file (UTF-8): give a script, a manifest or a command")
+                continue
+            except OSError as error:
+                wrong.append(
+                    f"{path}: cannot be read: {(error.strerror or str(error)).lower()}: check path and permissions"
+                )
                 continue
             if not launches:
                 wrong.append(f"{path}: no SGLang launch command in it: give the command itself, or another file")
@@ -117,7 +126,13 @@ def read_sources(source: Sequence[str]) -> tuple[list[Launch], list[str]]:
 
         text = source[0] if len(source) == 1 else shlex.join(source)
         if len(source) == 1 and " " not in text and not text.startswith("-"):
-            wrong.append(f"{text}: no such file: give a file, or a launch command in quotes")
+            what = "a folder" if Path(text).is_dir() else "no such file"
+            wrong.append(f"{text}: {what}: give a file, or a launch command in quotes")
+        elif files:
+            gone = [word for word in source if not Path(word).is_file() and word != "-"]
+            wrong += [f"{word}: no such file: give files only, or one launch command in quotes" for word in gone]
+        elif len(source) == 1 and not _closed(text):
+            wrong.append(f"{text}: a quote in it is not closed: close it")
         else:
             found = in_text(text)
             if not found:
@@ -125,24 +140,38 @@ def read_sources(source: Sequence[str]) -> tuple[list[Launch], list[str]]:
     return found, wrong
 
 
+def _closed(text: str) -> bool:
+    import shlex
+
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:
+        return False
+    return True
+
+
 def read_hardware(sm: Sequence[str], gpu: str, gpus: int | None, interconnect: str) -> tuple[Hardware, list[str]]:
     """Hardware from options, and what is wrong with them."""
     import re
 
     from sglfleet.launch.judged import Hardware
-    from validators.gpus import declared
+    from validators.gpus import SMS, declared
 
     wrong = [
         f"--sm {one}: no compute capability: write it like 9.0 or 12.0"
-        for one in sm
         if not re.fullmatch(r"\d{1,2}\.\d", one)
+        else f"--sm {one}: no GPU that releases were read for: known are {', '.join(SMS)}"
+        for one in sm
+        if one not in SMS
     ]
     if gpu:
         named = declared(gpu)
         if named is None:
             wrong.append(f"--gpu {gpu}: an unknown GPU: give its compute capability with --sm")
+        elif not 1 <= named.count <= 64:
+            wrong.append(f"--gpu {gpu}: {named.count} GPUs in a host: write a count from 1 to 64")
         else:
-            count = gpus if gpus is not None else (named.count if re.search(r"[x×*]", gpu.replace("rtx", "")) else None)
+            count = gpus if gpus is not None else (named.count if named.counted else None)
             return Hardware((named.sm, *(s for s in sm if s != named.sm)), count, named.name, interconnect), wrong
     elif not sm:
         wrong.append("no GPU is named: add --gpu NAME or --sm X.Y: what a flag does depends on it")

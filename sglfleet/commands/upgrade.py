@@ -38,7 +38,8 @@ def command(
     from validators.load import load_file
     from validators.upgrade import Kind, changes
 
-    path = service if service.suffix in (".yaml", ".yml") else Path("group_data/services") / f"{service}.yaml"
+    is_file = service.suffix in (".yaml", ".yml") or service.is_file()
+    path = service if is_file else Path("group_data/services") / f"{service}.yaml"
     loaded = load_file(path)
     hardware, wrong = read_hardware(sm, gpu, None, "")
     wrong = [str(problem) for problem in loaded.problems] + wrong

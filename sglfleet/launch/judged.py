@@ -13,7 +13,9 @@ from validators.case import Case
 from validators.judge import judge
 from validators.knowledge import load_sglang
 from validators.knowledge.model import Sglang
-from validators.verdict import Decision, Judgement, Outcome, Overall, Verdict
+from validators.verdict import Decision, Judgement, Outcome, Overall, Value, Verdict
+
+_UNSAID = re.compile(r"\$[\w({]|\{\{")  # a variable or a substitution of a shell; a template of Helm or Jinja
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Linted:
     parsed: argv.Parsed
     notes: tuple[str, ...]
     abbreviated: dict[str, str]  # as written -> the flag it stands for
+    gpus: int | None = None  # of one node
+    open: frozenset[str] = frozenset()  # flags whose value a variable or a template holds: not judged
 
 
 def lint(
@@ -47,11 +51,16 @@ def lint(
     """
     release = load_sglang(sglang)
     parsed = argv.to_args(release, launch.tokens)
+    open_ = {name: value for name, value in parsed.args.items() if _open(release, name, value)}
+    # how many nodes there are decides how many GPUs there are
+    unsized = any(_flag_name(release, name) == "nnodes" for name in open_)
+    counts = [count for count in (hardware.gpus, launch.gpus) if count is not None]
+    gpus = min(counts) if counts else None  # a container sees those that it asks for, not the host's
     case = Case(
         sglang=sglang,
-        args=parsed.args,
+        args={name: value for name, value in parsed.args.items() if name not in open_},
         sm=hardware.sm,
-        gpus=hardware.gpus if hardware.gpus is not None else launch.gpus,
+        gpus=None if unsized else gpus,
         nnodes=_whole(parsed.args.get("nnodes"), 1),
         interconnect=hardware.interconnect,
         gpu_name=hardware.name,
@@ -61,16 +70,51 @@ def lint(
         env=launch.env,
     )
     judgement = judge(case)
-    faults = tuple(_verdict(fault) for fault in parsed.faults)
-    if faults:
-        both = tuple(sorted((*judgement.verdicts, *faults), key=lambda v: v.flag))
-        judgement = replace(judgement, verdicts=both, decision=Overall.REFUSE)
-    notes = (*launch.notes, *_notes(launch, parsed, release))
-    return Linted(launch, case, judgement, parsed, notes, _abbreviated(parsed, release))
+    more = (*(_verdict(fault) for fault in parsed.faults), *(_unsaid(name, value) for name, value in open_.items()))
+    if more:
+        both = tuple(sorted((*judgement.verdicts, *more), key=lambda v: v.flag))
+        decision = Overall.REFUSE if parsed.faults else judgement.decision
+        if decision is Overall.ACCEPT:
+            decision = Overall.WARN
+        kept = tuple(word for name, value in open_.items() for word in _words(name, value))
+        judgement = replace(
+            judgement,
+            verdicts=both,
+            decision=decision,
+            argv=(*judgement.argv, *kept),
+        )
+    told = {str(value) for value in open_.values()}
+    notes = (*(n for n in launch.notes if n.partition(" is not known here: ")[2] not in told),)
+    notes = (*notes, *_notes(launch, parsed, release))
+    return Linted(launch, case, judgement, parsed, notes, _abbreviated(parsed, release), gpus, frozenset(open_))
+
+
+def _flag_name(release: Sglang, name: str) -> str:
+    flag = release.resolve_spelling("--" + name).flag
+    return flag.name if flag else name
+
+
+def _open(release: Sglang, name: str, value: Value) -> bool:
+    """Whether the value is what a variable, a loop or a template puts there, and what it is matters to the parser."""
+    flag = release.resolve_spelling("--" + name).flag
+    if flag is None or (flag.type == "str" and flag.choices is None):
+        return False  # a path or an address is as good as any other
+    return any(_UNSAID.search(str(one)) for one in (value if isinstance(value, list) else [value]))
+
+
+def _words(name: str, value: Value) -> tuple[str, ...]:
+    return (f"--{name}", *map(str, value if isinstance(value, list) else [value]))
+
+
+def _unsaid(name: str, value: Value) -> Verdict:
+    shown = value if isinstance(value, str) else str(value)
+    reason = f"What {shown} stands for is not known here, so neither the parser's verdict nor the GPU's can be told."
+    todo = f"Give {name} a value, or set the variable before the command."
+    return Verdict(name, value, Outcome.UNKNOWN, Decision.WARN, reason, "parser", todo=todo)
 
 
 def _verdict(fault: argv.Fault) -> Verdict:
-    todo = f"Give {fault.flag} what it needs." if fault.flag else "Remove it, or write the flag it belongs to."
+    todo = fault.todo or "Remove it, or write the flag it belongs to."
     return Verdict(fault.flag, None, Outcome.REJECTED, Decision.REFUSE, f"{fault.what}.", "parser", todo=todo)
 
 

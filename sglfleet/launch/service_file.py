@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +36,15 @@ def write(linted: Linted, name: str = "") -> Written:
         canonical = given.flag.name if given.flag else given.name
         args[canonical] = given.value
         written_as[canonical] = given.name
-    notes: list[str] = []
+    verdicts = {v.flag: v for v in linted.judgement.verdicts}
+    faults = {fault.flag for fault in linted.parsed.faults if fault.flag not in args}
+    nameless = [fault for fault in linted.parsed.faults if not fault.flag]
+    notes = [f"{fault.what}: {(fault.todo or 'it is left out').rstrip('.')}" for fault in nameless]
     model = str(args.pop("model-path", args.pop("model", "")))
-    if not model.startswith("/"):
+    if "$" in model or "{{" in model:
+        notes.append(f"model: {model} is not known here: set its path")
+        model = "/models/MODEL"
+    elif not model.startswith("/"):
         notes.append(f"model: {model or 'none given'}: a service file names a folder on the host: set its path")
         model = "/models/" + (model.rsplit("/", 1)[-1] or "MODEL")
     name = name or _name(str(args.get("served-model-name", "")) or model)
@@ -51,38 +58,56 @@ def write(linted: Linted, name: str = "") -> Written:
     nodes = [key for key in _RANKS if args.pop(key, None) is not None]
     if nodes:
         notes.append(f"nodes: {', '.join(nodes)} follow from a group of hosts: name it in `nodes:`")
-    gpus = linted.case.gpus or _whole(args.get("tp-size")) * _whole(args.get("pp-size"))
+    count = linted.gpus or _whole(args.get("tp-size")) * _whole(args.get("pp-size"))
+    gpus = list(range(count))
+    if re.fullmatch(r"\d+(,\d+)*", env.get("CUDA_VISIBLE_DEVICES", "")):  # the unit sets it, from `gpus`
+        gpus = [int(index) for index in env.pop("CUDA_VISIBLE_DEVICES").split(",")]
     lines = [
         f"service: {name}",
         "engine:",
         f"  sglang: {_scalar(linted.case.sglang)}",
         f"model: {_scalar(model)}",
-        f"gpus: [{', '.join(str(i) for i in range(gpus))}]",
-        *_args(args, {v.flag: v for v in linted.judgement.verdicts}, written_as),
-        *_mapping("env", env),
+        f"gpus: [{', '.join(map(str, gpus))}]",
+        *_args(args, verdicts, written_as, [v for v in linted.judgement.verdicts if v.flag in faults], linted.open),
+        *_env(env, verdicts),
     ]
     if secrets:
         lines += ["secrets:", *(f"  {key}: {{env: {source}}}" for key, source in secrets.items())]
     return Written(name, "\n".join(lines) + "\n", tuple(notes))
 
 
-def _args(args: dict[str, Any], verdicts: dict[str, Verdict], written_as: dict[str, str]) -> list[str]:
-    if not args:
+def _args(
+    args: dict[str, Any],
+    verdicts: dict[str, Verdict],
+    written_as: dict[str, str],
+    faults: list[Verdict],
+    open_: Container[str],
+) -> list[str]:
+    if not args and not faults:
         return []
-    out = ["args:"]
+    out = ["args:", *(f"  # {one.flag}:   # refused: {' '.join(one.reason.split())}" for one in faults)]
     for flag in sorted(args):
         verdict = verdicts.get(written_as.get(flag, flag)) or verdicts.get(flag)
         line = f"{flag}: {_value(args[flag])}"
         # without a GPU only the parser can have refused anything
         if verdict is not None and verdict.decision is Decision.REFUSE and verdict.outcome is not Outcome.UNKNOWN:
             out.append(f"  # {line}   # refused: {' '.join(verdict.reason.split())}")
+        elif written_as.get(flag, flag) in open_:
+            out.append(f"  # {line}   # not known here: {' '.join(str(args[flag]).split())}: write its value")
         else:
             out.append(f"  {line}")
     return out if any(not line.lstrip().startswith("#") for line in out[1:]) else ["args: {}", *out[1:]]
 
 
-def _mapping(name: str, values: dict[str, str]) -> list[str]:
-    return [f"{name}:", *(f"  {key}: {_quoted(value)}" for key, value in sorted(values.items()))] if values else []
+def _env(values: dict[str, str], verdicts: dict[str, Verdict]) -> list[str]:
+    out = []
+    for key, value in sorted(values.items()):
+        verdict = verdicts.get(key)
+        refused = verdict is not None and verdict.decision is Decision.REFUSE
+        why = f"   # refused: {' '.join(verdict.reason.split())}" if verdict is not None and refused else ""
+        out.append(f"  {'# ' if refused else ''}{key}: {_quoted(value)}{why}")
+    some = any(not line.lstrip().startswith("#") for line in out)
+    return ["env:" if some else "env: {}", *out] if out else []
 
 
 def _value(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from sglfleet.outfile import write_out
 from sglfleet.verify.correctness import Correctness
 from sglfleet.verify.document import SCHEMA_VERSION, Document, HostProof
 from sglfleet.verify.effective import Row
@@ -23,7 +24,7 @@ def show(
     """Print the document, or write it to a file."""
     text = render(document, form, evidence, strict)
     if output:
-        Path(output).write_text(click.unstyle(text) if form == "text" else text, encoding="utf-8")
+        write_out(output, click.unstyle(text) if form == "text" else text)
     else:
         click.echo(text, nl=False)
 

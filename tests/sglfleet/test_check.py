@@ -93,6 +93,7 @@ def test_the_seed_story_is_told_before_the_merge(tmp_path: Path, monkeypatch: py
         ({"group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen"]\nlaunch_override = {"*": {}}'}, 2, "group_data/h100.py:3:1: `launch_override` outside a lab"),
         ({"group_data/h100.py": "1 / 0"}, 2, "group_data/h100.py:1:1: the file's own code failed: ZeroDivisionError"),
         ({"group_data/pro.py": "", "group_data/h100.py": ""}, 2, "group_data: no host has a service"),
+        ({"inventory/prod.py": "pro = [1, None]"}, 2, "inventory: no host in it: write GROUP ="),
         ({"group_data/services/qwen.yaml": SERVICE + "nodes: {group: nobody}"}, 2, "group_data/services/qwen.yaml:8:9: no group `nobody` in this inventory"),
         ({"group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen"]\nservice_overrides = {"qwen": {"service": "x"}}'}, 2, "group_data/h100.py:3:31: an override renames service `qwen`"),
         ({"facts/x.json": "{}", "group_data/h100.py": 'gpu = "h1"\nservices = ["qwn"]'}, 2, "group_data/h100.py:2:1: no service `qwn`"),
@@ -287,6 +288,9 @@ def test_output_file_and_missing_inventory(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "sglfleet", "check", "--format", "json", "--output", "out.json"]
     assert subprocess.run(words, cwd=root, env=env).returncode == 0
     assert json.loads((root / "out.json").read_text())["exit"] == 0
+    done = subprocess.run([*words[:-1], "no/out.json"], cwd=root, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("no/out.json: cannot be written: no such file or directory")
     done = subprocess.run([*words[:4], "nowhere.py"], cwd=root, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout.splitlines()[0]) == (
         2,

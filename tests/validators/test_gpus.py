@@ -58,3 +58,11 @@ def test_declared_hardware(text, sm, count):
 @pytest.mark.parametrize("text", ["", "blackwell x4", "x4", "2x h100 x4"])
 def test_what_is_not_known_is_not_guessed(text):
     assert declared(text) is None
+
+
+def test_sms_are_those_that_releases_are_read_for():
+    from sglfleet.extract.evaluate import SMS
+    from validators import gpus
+
+    assert gpus.SMS == SMS
+    assert set(gpus.NAMES.values()) <= set(gpus.SMS)

@@ -7,6 +7,7 @@ added itself), then the data shipped here. A release number in the first hides t
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -49,10 +50,22 @@ def load_sglang(release: str) -> Sglang:
     """One SGLang release. Raises UnknownReleaseError."""
     path = path_of("sglang", release)
     if path is None:
-        raise UnknownReleaseError(
-            f"sglang {release}: no knowledge of this release: run `sglfleet knowledge add {release}`"
-        )
+        raise UnknownReleaseError(f"sglang {release}: {_unknown(release)}")
     return _sglang(path, path.stat().st_mtime_ns)
+
+
+def _unknown(release: str) -> str:
+    """Why nothing is known, and what to do. `latest` and the tag of an image are nothing that could be fetched."""
+    number = re.match(r"v?(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)(?![.\w])", release)
+    if number and number[0] == release == number[1]:
+        return f"no knowledge of this release: run `sglfleet knowledge add {release}`"
+    if number:
+        return f"no release's number: write {number[1]}"
+    example = next((r for r in reversed(releases()) if r[:1].isdigit()), "0.5.23")
+    return (
+        f"not one exact release: write its number, such as {example} (`sglfleet knowledge list`), "
+        "or add your build with `sglfleet knowledge add --tree PATH --as NAME`"
+    )
 
 
 def load_flashinfer(release: str) -> Flashinfer:

@@ -73,3 +73,53 @@ def test_without_a_gpu_nothing_is_assumed_of_one():
     assert set(yaml.safe_load(out.output)["args"]) == {"attention-backend", "enable-pdmux"}
     hopper = call("--sglang", "0.5.23", "--sm", "12.0", flags)
     assert "# enable-pdmux: true   # refused" in hopper.output
+
+
+def test_servers_of_one_model_get_names_of_their_own(tmp_path):
+    script = tmp_path / "pd.sh"
+    start = "sglang serve /models/a --disaggregation-mode"
+    script.write_text(f"{start} prefill &\n{start} decode --port 1 &\n{start} decode --port 2 &\n{start} prefill &\n")
+    out = call("--sglang", "0.5.23", str(script), "-o", str(tmp_path / "services"))
+    assert out.exit_code == 0, out.output
+    assert sorted(p.stem for p in (tmp_path / "services").iterdir()) == ["a", "a-2", "a-decode"]
+    assert "pd.sh:4: the same as another command" in out.output
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--name", "Bad Name"), "no service name"),
+        (("-o", "services.yaml"), "a folder is wanted"),
+        (("--gpu", "nonsense"), "an unknown GPU"),
+    ],
+)
+def test_bad_options_write_nothing(args, says):
+    out = call("--sglang", "0.5.23", "sglang serve /m", *args)
+    assert out.exit_code == 2
+    assert says in out.output
+    assert "service:" not in out.output
+
+
+def test_an_output_that_is_a_file_is_bad_input(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("sglang serve /m\n")
+    for folder in (script, script / "below"):
+        out = call("--sglang", "0.5.23", str(script), "-o", str(folder))
+        assert out.exit_code == 2, out.output
+        assert "folder" in out.output
+
+
+def test_nothing_that_was_written_vanishes(tmp_path):
+    """A flag that cannot be read, a value that a variable holds, a variable that the release does not read."""
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "SGLANG_NOPE=1 CUDA_VISIBLE_DEVICES=2,3 sglang serve $MODEL --enable-metrics=true --tp $TP -dp 2 --port 1\n"
+    )
+    out = call("--sglang", "0.5.23", "--sm", "9.0", str(script))
+    assert out.exit_code == 0, out.output
+    service = load(out.output, "x.yaml").service
+    assert service is not None
+    assert (service.args, service.env, service.gpus) == ({"port": 1}, {}, (2, 3))
+    assert service.model.path == "/models/MODEL"
+    for left in ("enable-metrics", 'tp: "$TP"', "dp:", "SGLANG_NOPE", "$MODEL"):
+        assert any(left in line for line in out.output.splitlines() if line.lstrip().startswith("#")), left

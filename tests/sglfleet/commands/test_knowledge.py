@@ -85,10 +85,18 @@ def test_the_flags_of_two_shipped_releases(tmp_path):
     assert "flag changed: --cuda-graph-max-bs: now ambiguous" in now
 
 
+def test_what_is_shown_has_no_python_in_it(tmp_path):
+    shown = call("show", "0.5.23", "--flag", "tp").output + call("show", "0.5.23").output
+    assert "--tp-size, --tensor-parallel-size" in shown
+    assert "sglang/srt/arg_groups/fields/parallel.py:45 Parallel" in shown
+    assert not set("{}'") & set(shown)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["show", "9.9.9"], "sglang 9.9.9: no knowledge of this release: run `sglfleet knowledge add 9.9.9`"),
+        (["show", "latest"], "sglang latest: not one exact release: write its number"),
         (["show", "0.5.9", "--flag", "nonsense-flag"], "no such flag"),
         (["show", "0.5.23", "--flag", "cuda-graph-max-bs"], "ambiguous: --cuda-graph-max-bs-decode"),
         (["diff", "0.5.9", "9.9.9"], "no knowledge of this release"),

@@ -38,6 +38,10 @@ def test_an_ambiguous_abbreviation_names_both():
         ("--resoning-parser glm45", "did you mean --reasoning-parser"),
         ("--kv-cache-dtype fp9", "does not take"),
         ("--tp four", "needs a whole number"),
+        ("-tp 4", "-tp has one dash"),
+        ("–tp 4", "Type --tp: this one begins with a long dash"),
+        ("--context-length 32x", "needs a whole number such as 32768, 32k or 32Ki"),
+        ("--enable-metrics=true", "Write --enable-metrics alone"),
     ],
 )
 def test_what_the_parser_refuses(flags, says):
@@ -70,6 +74,16 @@ def test_files_standard_input_and_images(tmp_path):
         (("--sglang", "0.5.23", "--sm", "blackwell", "sglang serve /m"), "no compute capability"),
         (("--sglang", "0.5.23", "--gpu", "mi300x", "sglang serve /m"), "an unknown GPU"),
         (("--sglang", "0.5.99", "--sm", "9.0", "sglang serve /m"), "sglfleet knowledge add 0.5.99"),
+        (
+            ("--sglang", "latest", "--sm", "9.0", "sglang serve /m"),
+            "not one exact release: write its number, such as 0.5.",
+        ),
+        (("--sglang", "v0.5.23-cu130", "--sm", "9.0", "sglang serve /m"), "write 0.5.23"),
+        (("--sglang", "0.5.23", "--sm", "9.1", "sglang serve /m"), "no GPU that releases were read for"),
+        (("--sglang", "0.5.23", "--gpu", "h100 x0", "sglang serve /m"), "write a count from 1 to 64"),
+        (("--sglang", "0.5.23", "--gpu", "h100 x1000", "sglang serve /m"), "write a count from 1 to 64"),
+        (("--sglang", "0.5.23", "--sm", "9.0", "sglang serve '/m"), "a quote in it is not closed"),
+        (("--sglang", "0.5.23", "--sm", "9.0", "/"), "a folder"),
         (("--sglang", "0.5.23", "--sm", "9.0", "nowhere.sh"), "no such file"),
         (("--sglang", "0.5.23", "--sm", "9.0", "vllm serve /m"), "no SGLang launch command"),
     ],
@@ -94,3 +108,46 @@ def test_the_engines_yaml_reader_is_warned_of(tmp_path):
     config.write_text("model-path: /m\ntp-size: 1\nlora-strict-loading: false\n")
     out = call("--sglang", "0.5.23", "--sm", "9.0", str(config))
     assert "lora-strict-loading: the engine's own YAML reader does not take" in out.output
+
+
+@pytest.mark.parametrize("value", ["4", "32k", "25.6k", "32Ki", "1_000"])
+def test_lengths_with_a_suffix_are_taken_as_the_engine_takes_them(value):
+    out = call("--sglang", "0.5.23", "--sm", "9.0", f"sglang serve /m --context-length {value}")
+    assert out.exit_code == 0, out.output
+
+
+@pytest.mark.parametrize(
+    "rank", ["$NODE_RANK", "${SLURM_NODEID}", "$((RANK + 1))", "$(hostname | tail -c 2)", "{{ .Values.rank }}"]
+)
+def test_a_value_that_is_set_elsewhere_is_unknown_and_no_refusal(rank, tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text(f'sglang serve /m --tp-size 16 --nnodes "$NODES" --node-rank "{rank}" --attention-backend "$B"\n')
+    out = call("--sglang", "0.5.23", "--gpu", "h100 x8", str(script))
+    assert out.exit_code == 0, out.output
+    assert "3 unknown" in out.output
+    assert "crash" not in out.output  # how many GPUs there are hangs on $NODES
+    assert "--nnodes '$NODES'" in out.output.partition("what would run:")[2]
+    assert call("--sglang", "0.5.23", "--gpu", "h100 x8", "--strict", str(script)).exit_code == 3
+
+
+@pytest.mark.parametrize("gpu", ["DGX B200", "RTX PRO 6000 Max-Q", "GeForce RTX 5090", "h100"])
+def test_a_letter_x_in_a_name_is_no_count(gpu):
+    out = call("--sglang", "0.5.23", "--gpu", gpu, "sglang serve /m --tp-size 4")
+    assert out.exit_code == 0, out.output
+
+
+def test_every_file_that_is_not_there_is_named(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("sglang serve /m\n")
+    binary = tmp_path / "x.bin"
+    binary.write_bytes(b"\xff\x00")
+    out = call("--sglang", "0.5.23", "--sm", "9.0", str(script), "gone.sh")
+    assert out.exit_code == 2
+    assert "gone.sh: no such file" in out.output
+    assert "not a text file" in call("--sglang", "0.5.23", "--sm", "9.0", str(binary)).output
+
+
+def test_what_is_missing_is_said_at_once():
+    out = call("sglang serve /m")
+    assert "no GPU is named" in out.output
+    assert "no release is named" in out.output
