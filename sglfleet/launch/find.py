@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from sglfleet.launch import manifest, shell, unit
@@ -27,4 +28,9 @@ def in_text(text: str, file: str = "command") -> list[Launch]:
 
 def in_file(path: Path) -> list[Launch]:
     """Launch commands in a file. Raises OSError, UnicodeDecodeError, manifest.ManifestError."""
-    return in_text(path.read_text(encoding="utf-8"), str(path))
+    raw = path.read_bytes()
+    found = in_text(raw.decode("utf-8").replace("\r\n", "\n"), str(path))
+    if b"\r\n" not in raw:
+        return found
+    note = f"{path}: line ends of Windows: a shell takes them for part of the last word: convert the file"
+    return [replace(one, notes=(*one.notes, note)) if one.form == "script" else one for one in found]

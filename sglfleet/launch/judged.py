@@ -15,7 +15,7 @@ from validators.knowledge import load_sglang
 from validators.knowledge.model import Sglang
 from validators.verdict import Decision, Judgement, Outcome, Overall, Value, Verdict
 
-_UNSAID = re.compile(r"\$[\w({]|\{\{")  # a variable or a substitution of a shell; a template of Helm or Jinja
+UNSAID = re.compile(r"\$[\w({]|\{\{")  # a variable or a substitution of a shell; a template of Helm or Jinja
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _open(release: Sglang, name: str, value: Value) -> bool:
     flag = release.resolve_spelling("--" + name).flag
     if flag is None or (flag.type == "str" and flag.choices is None):
         return False  # a path or an address is as good as any other
-    return any(_UNSAID.search(str(one)) for one in (value if isinstance(value, list) else [value]))
+    return any(UNSAID.search(str(one)) for one in (value if isinstance(value, list) else [value]))
 
 
 def _words(name: str, value: Value) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
-from sglfleet.launch.judged import Linted
+from sglfleet.launch.judged import UNSAID, Linted
 from validators import parser
 from validators.knowledge import load_sglang
 from validators.verdict import Decision, Outcome, Verdict
@@ -39,9 +39,11 @@ def write(linted: Linted, name: str = "") -> Written:
     verdicts = {v.flag: v for v in linted.judgement.verdicts}
     faults = {fault.flag for fault in linted.parsed.faults if fault.flag not in args}
     nameless = [fault for fault in linted.parsed.faults if not fault.flag]
-    notes = [f"{fault.what}: {(fault.todo or 'it is left out').rstrip('.')}" for fault in nameless]
+    # a value that is not known stands beside its flag; a note would repeat it, and it may be part of a secret
+    notes = [n.removeprefix(f"{linted.launch.where}: ") for n in linted.notes if " is not known here: " not in n]
+    notes += [f"{fault.what}: {(fault.todo or 'it is left out').rstrip('.')}" for fault in nameless]
     model = str(args.pop("model-path", args.pop("model", "")))
-    if "$" in model or "{{" in model:
+    if UNSAID.search(model):
         notes.append(f"model: {model} is not known here: set its path")
         model = "/models/MODEL"
     elif not model.startswith("/"):
@@ -92,7 +94,7 @@ def _args(
         # without a GPU only the parser can have refused anything
         if verdict is not None and verdict.decision is Decision.REFUSE and verdict.outcome is not Outcome.UNKNOWN:
             out.append(f"  # {line}   # refused: {' '.join(verdict.reason.split())}")
-        elif written_as.get(flag, flag) in open_:
+        elif written_as.get(flag, flag) in open_ or UNSAID.search(str(args[flag])):
             out.append(f"  # {line}   # not known here: {' '.join(str(args[flag]).split())}: write its value")
         else:
             out.append(f"  {line}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 
 from sglfleet.launch.command import Launch, expand, from_words
 
@@ -14,6 +15,9 @@ _CUT = re.compile(r"^(?:[|&;]+|[(){}]|then|do|done|fi|exec)$")
 _REDIRECTION = re.compile(r"^(?:\d*|&)(?:>>?|<)(?:&\d|.*)$")
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")  # what a command would print is not known here
 _PROMPT = re.compile(r"^\s*(?:[\w.@:~/-]*[$#>]\s+)(?=\S)")
+_MORE = re.compile(r"^\s*>\s?")  # the prompt of a continued line
+_OPENS, _CLOSES = re.compile(r"^\s*(?:if|case)\b"), re.compile(r"(?:^|;)\s*(?:fi|esac)\b")
+_NAME = re.compile(r"\$\{?(\w+)")
 _DOCKERFILE = re.compile(r"^(?:CMD|ENTRYPOINT)\s*(\[.*\])\s*$", re.DOTALL)
 
 
@@ -23,10 +27,13 @@ def find(text: str, file: str, form: str = "script") -> list[Launch]:
     exported: dict[str, str] = {}
     arrays: dict[str, list[str]] = {}
     out = []
-    for line, logical in _logical_lines(text):
+    depth, branched = 0, set[str]()
+    for line, logical, ends in _logical_lines(text):
+        depth += len(_OPENS.findall(logical)) - len(_CLOSES.findall(logical))
         array = _ARRAY.match(logical)
         if array:
             words = _words(array[3])
+            branched |= {array[1]} if depth > 0 else set()
             arrays[array[1]] = (arrays.get(array[1], []) if array[2] else []) + [expand(w, strings) for w in words]
             continue
         for command in _commands(logical):
@@ -34,27 +41,40 @@ def find(text: str, file: str, form: str = "script") -> list[Launch]:
             if assigned:
                 name, value, is_exported = assigned
                 strings[name] = value
+                branched |= {name} if depth > 0 else set()
                 if is_exported or name in exported:
                     exported[name] = value
                 continue
             launch = from_words(_spread(command, strings, arrays), f"{file}:{line}", dict(exported), form)
             if launch:
-                out.append(launch)
+                notes = [f"{file}:{at}: {what}" for at, what in ends]
+                for name in sorted(branched & set(_NAME.findall(" ".join(command)))):
+                    what = f"${name} is set in an `if` or `case`: judged as if every branch ran, one after the other"
+                    notes.append(f"{file}:{line}: {what}")
+                out.append(replace(launch, notes=(*launch.notes, *notes)))
     return out
 
 
-def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines with continuations, open quotes and open arrays joined; (number of the first, text)."""
-    out: list[tuple[int, str]] = []
-    held, start = "", 0
+def _logical_lines(text: str) -> list[tuple[int, str, list[tuple[int, str]]]]:
+    """Lines with continuations, open quotes and open arrays joined: number of the first, text, and (line, why) where a
+    shell would end the command although it goes on for the reader."""
+    out: list[tuple[int, str, list[tuple[int, str]]]] = []
+    held, start, prompted = "", 0, False
+    ends: list[tuple[int, str]] = []
     for number, raw in enumerate(text.splitlines(), 1):
-        line = _PROMPT.sub("", raw) if not held else raw
+        line = _PROMPT.sub("", raw) if not held else (_MORE.sub("", raw) if prompted else raw)
         if not held:
-            start = number
+            start, prompted, ends = number, line != raw, []
             if line.lstrip().startswith("#"):
                 continue
         if held and line.lstrip().startswith("#"):
-            continue  # a comment between continued lines, as people leave them
+            if held.endswith(" ") and not _open(held):  # as people leave them, and wonder
+                ends.append(
+                    (number, "a shell ends the command at this comment: move it, or what follows is not passed")
+                )
+            continue
+        if line.rstrip("\r") != line.rstrip() and line.rstrip().endswith("\\"):
+            ends.append((number, "a shell ends the command here: remove the blanks after the backslash"))
         joined = held + line.strip() if held else line.strip()
         if joined.endswith("\\") or (held and raw.rstrip().endswith("^")):
             held = joined[:-1].rstrip() + " "
@@ -64,9 +84,9 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
             continue
         held = ""
         if joined:
-            out.append((start, joined))
+            out.append((start, joined, ends))
     if held.strip():
-        out.append((start, held.strip()))
+        out.append((start, held.strip(), ends))
     return out
 
 
@@ -113,7 +133,7 @@ def _commands(logical: str) -> list[list[str]]:
     for command in commands:
         nested = next((w for i, w in enumerate(command) if i and command[i - 1] in ("-c", "-lc", "-ec")), None)
         if nested and "sglang" in nested:
-            out += _commands(" ".join(line for _, line in _logical_lines(nested)))
+            out += _commands(" ".join(line for _, line, _ in _logical_lines(nested)))
         elif command:
             out.append(command)
     return out

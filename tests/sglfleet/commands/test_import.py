@@ -113,7 +113,8 @@ def test_nothing_that_was_written_vanishes(tmp_path):
     """A flag that cannot be read, a value that a variable holds, a variable that the release does not read."""
     script = tmp_path / "run.sh"
     script.write_text(
-        "SGLANG_NOPE=1 CUDA_VISIBLE_DEVICES=2,3 sglang serve $MODEL --enable-metrics=true --tp $TP -dp 2 --port 1\n"
+        "SGLANG_NOPE=1 CUDA_VISIBLE_DEVICES=2,3 sglang serve $MODEL --enable-metrics=true --tp $TP -dp 2 --port 1 "
+        "--dist-init-addr $HEAD:5000 --served-model-name $NAME --api-key s$ecret --port 1\n"
     )
     out = call("--sglang", "0.5.23", "--sm", "9.0", str(script))
     assert out.exit_code == 0, out.output
@@ -121,5 +122,14 @@ def test_nothing_that_was_written_vanishes(tmp_path):
     assert service is not None
     assert (service.args, service.env, service.gpus) == ({"port": 1}, {}, (2, 3))
     assert service.model.path == "/models/MODEL"
-    for left in ("enable-metrics", 'tp: "$TP"', "dp:", "SGLANG_NOPE", "$MODEL"):
+    for left in (
+        "enable-metrics",
+        'tp: "$TP"',
+        "dp:",
+        "served-model-name:",
+        "--port is given more than once",
+        "SGLANG_NOPE",
+        "$MODEL",
+    ):
+        assert "s$ecret" not in out.output
         assert any(left in line for line in out.output.splitlines() if line.lstrip().startswith("#")), left

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglfleet.launch.find import in_text
+from sglfleet.launch.find import in_file, in_text
 from sglfleet.launch.manifest import ManifestError
 
 FUSION = "--enable-flashinfer-allreduce-fusion"
@@ -141,7 +141,8 @@ def test_the_same_command_in_every_form(form):
     file, text = FORMS[form]
     (launch,) = in_text(textwrap.dedent(text).lstrip("\n"), file)
     assert launch.tokens == ("--model-path", "/m", "--tp", "4", FUSION)
-    assert launch.notes == ()
+    ends = "run.sh:4: a shell ends the command at this comment: move it, or what follows is not passed"
+    assert launch.notes == ((ends,) if "comment between" in form else ())
     if "0.5.9" in text:
         assert launch.sglang == "0.5.9"
     if "NCCL_P2P_LEVEL" in text:
@@ -187,3 +188,35 @@ def test_broken_yaml_is_located():
 def test_no_text_breaks_it(text):
     for file in ("command", "x.sh"):
         in_text(text, file)
+
+
+def test_a_terminal_session_with_its_second_prompt():
+    (launch,) = in_text("$ docker run lmsysorg/sglang:v0.5.10 \\\n>   sglang serve /m \\\n> --tp 2\n", "session.txt")
+    assert launch.tokens == ("--model-path", "/m", "--tp", "2")
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("sglang serve /m \\  \n  --tp 4\n",
+         "run.sh:1: a shell ends the command here: remove the blanks after the backslash"),
+        ("if a; then\n  A='--tp 8'\nelse\n  A='--tp 4'\nfi\nsglang serve /m $A\n",
+         "run.sh:6: $A is set in an `if` or `case`: judged as if every branch ran, one after the other"),
+        ("case a in\n  b) A+=(--tp 4);;\nesac\nA+=(\n--tp 4)\nsglang serve /m ${A[@]}\n", ""),
+        ("if a; then B=1; fi\nA='--tp 4'\nsglang serve /m $A\n", ""),
+    ],
+)  # fmt: skip
+def test_what_a_shell_does_otherwise_is_noted(text, note):
+    (launch,) = in_text(text, "run.sh")
+    assert launch.tokens == ("--model-path", "/m", "--tp", "4")
+    assert launch.notes == ((note,) if note else ())
+
+
+def test_line_ends_of_windows_are_noted(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_bytes(b"sglang serve /m \\\r\n  --tp 4\r\n")
+    (launch,) = in_file(script)
+    assert launch.tokens == ("--model-path", "/m", "--tp", "4")
+    assert launch.notes == (
+        f"{script}: line ends of Windows: a shell takes them for part of the last word: convert the file",
+    )
