@@ -30,6 +30,12 @@ def _operator(pattern: str) -> Show:
     return lambda _: (Expectation("operator", present=pattern),)
 
 
+def _listens(value: str) -> tuple[Expectation, ...]:
+    """Of an address; what a name stands for is not known here."""
+    address = re.fullmatch(r"[0-9a-f:]+:[0-9a-f:]*|\d+(\.\d+){3}", value)
+    return (Expectation("response", present=f"listens_on={re.escape(value)}"),) if address else ()
+
+
 # (flag, value or None for any) -> what it shows. Seen on SGLang 0.5.23 on a CPU and 0.5.16 on an H200.
 _SHOWS: dict[tuple[str, str | None], Show] = {
     ("attention-backend", "torch_native"): _operator("^aten::scaled_dot_product_attention$"),
@@ -39,6 +45,7 @@ _SHOWS: dict[tuple[str, str | None], Show] = {
     ("context-length", None): _log(r"max_total_num_tokens=\d+, .*\bcontext_len={}(?!\d)"),
     ("stream-interval", None): _response("stream_step"),
     ("port", None): _response("answers_on_port"),
+    ("host", None): _listens,
     ("served-model-name", None): _response("served_model"),
     ("disable-radix-cache", "true"): _response("cached_tokens_repeat", "0"),
     ("enable-cache-report", "true"): _response("usage_cached_tokens", r"\d+"),

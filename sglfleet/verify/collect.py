@@ -163,6 +163,12 @@ def _responses(server: Server, info: dict[str, Any], salt: int, spec: dict[str, 
         names = {*names, *_expected(out.get("manifest") or {})}
     out["responses"], more = workload.observe(server, info, salt, names)
     out["gaps"].update({f"responses.{name}": why for name, why in more.items()})
+    pid, port = (out.get("process") or {}).get("pid"), info.get("port")
+    if pid and isinstance(port, int) and (names is None or "listens_on" in names):
+        if address := process.listens(pid, port):
+            out["responses"]["listens_on"] = address
+        else:  # several processes may share the socket
+            out["gaps"]["responses.listens_on"] = "the main process itself does not hold the port"
     if not spec.get("outputs", True):
         return
     limit = info.get("max_req_input_len")

@@ -29,6 +29,7 @@ SHOWN = {
     "seed_repeats": "the same seed gives the same answer",
     "requests_logged": "requests are in the log",
     "answers_on_port": "the port that answers",
+    "listens_on": "the address at which its process listens",
 }
 
 
@@ -121,7 +122,8 @@ def _response(question: Question, seen: Seen) -> Sight:
     expectation = question.expectation
     name, _, value = (expectation.present or expectation.absent).partition("=")
     if name not in seen.responses:
-        return open_(seen.gap("responses", f"{name} could not be observed on this server"))
+        otherwise = seen.gap("responses", f"{name} could not be observed on this server")
+        return open_(seen.gap(f"responses.{name}", otherwise))
     got = as_text(seen.responses[name])
     shown = (f"answers to our own requests: {name}={got}",)
     word = SHOWN.get(name, name)

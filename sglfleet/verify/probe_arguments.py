@@ -47,7 +47,9 @@ def resolution(verdict: Verdict, told: Mapping[str, Any], fields: Mapping[str, s
     wanted = {name: value for name, value in parsed.items() if value not in (None, "auto")}
     changed = [name for name, value in wanted.items() if not same(resolved[name], value)]
     if changed and (other := _moved(verdict.flag, lines, fields)):
-        changed = [] if resolved.get(other) not in (None, False, "disabled", "none") else [other]
+        if other not in resolved:
+            return None  # where it went cannot be seen
+        changed = [] if resolved[other] not in (None, False, "disabled", "none") else [other]
     if changed:
         return Resolution(as_text(resolved.get(changed[0])))
     for line in lines:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import ipaddress
 import os
 import re
 import subprocess
@@ -94,6 +96,23 @@ def tail(path: Path, limit: int = 12 << 20) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - limit))
         return file.read().decode(errors="replace")
+
+
+def listens(pid: int, port: int) -> str:
+    """The address at which a process itself listens on a port, several joined by commas; "" where it does not."""
+    inodes = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inodes.add(str(fd.readlink()))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
+            words = line.split()
+            address, _, number = words[1].partition(":")
+            if words[3] == "0A" and int(number, 16) == port and f"socket:[{words[9]}]" in inodes:
+                raw = bytes.fromhex(address)  # words of four bytes, the last one first
+                found.add(str(ipaddress.ip_address(b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4)))))
+    return ",".join(sorted(found))
 
 
 def container_of(pid: int) -> str:

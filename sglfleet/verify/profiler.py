@@ -57,7 +57,8 @@ def profile(
             if not why:
                 traces += reduce(outside / str(number))
             # the engine's profiler is torch's, which at times corrupts the heap and ends the server
-            if server.ask("/health", timeout=20).status != 200:
+            status = server.ask("/health", timeout=20).status
+            if status == 0 or status >= 500:
                 why = DIED
             if why:
                 break

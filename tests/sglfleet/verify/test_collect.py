@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -187,3 +188,16 @@ def test_a_process_that_writes_nowhere_says_so():
         raw = collect({"pid": child.pid, "url": "http://127.0.0.1:9"})
         child.kill()
     assert "no container, and it writes to pipe:" in raw["gaps"]["journal"]
+
+
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_where_a_process_listens(family, address):
+    with socket.socket(family) as one:
+        try:
+            one.bind((address, 0))
+        except OSError:
+            pytest.skip(f"no {address} here")
+        port = one.getsockname()[1]
+        assert process.listens(os.getpid(), port) == ""
+        one.listen()
+        assert process.listens(os.getpid(), port) == address
