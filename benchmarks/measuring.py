@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lab import machine
 from lab.engine import Engine, find
 from lab.fleet import Lab
 from lab.settings import LabError, settings
@@ -40,8 +41,11 @@ def main() -> None:
     chosen = options.parse_args()
     try:
         engine = find(settings().cache)
+        if why := machine.cannot_hold_a_lab():
+            raise LabError("; ".join(why))
     except LabError as error:
-        sys.exit(f"not measured: {error}")
+        print(f"not measured: {error}", file=sys.stderr)
+        return
     lab = Lab(settings(environ={"LAB_NAME": "bench", "LAB_NET": "10.77.201.0/24", **os.environ}))
     lab.up(1)
     try:

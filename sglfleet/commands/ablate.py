@@ -67,6 +67,10 @@ def command(
             study = ablating.prepare(arms, direction, pairs, results, lambda text: click.echo(text, err=True))
             for flag, why in study.skipped.items():
                 click.echo(f"{flag}: no run: {why}", err=True)
+            for question in study.questions:
+                own = arms.off(question.flag)
+                against = "not given" if own is None else str(own)
+                click.echo(f"{question.flag}: {changed[question.flag]} against {against}", err=True)
             seconds, rests = study.seconds()
             steps = 2 * pairs * len(study.questions)
             click.echo(f"{steps} starts, at most {seconds / 60:.0f} minutes ({rests})", err=True)

@@ -18,8 +18,8 @@ from sglfleet.verify.compare import PRIMARY, Comparison, compare
 from sglfleet.verify.measuring import class_of, proven
 from sglfleet.verify.runs import Run
 from sglfleet.verify.statistics import at_level
-from validators.service import Benchmark
-from validators.verdict import Verdict
+from validators.service import Benchmark, Service
+from validators.verdict import Value, Verdict
 
 Say = Callable[[str], None]
 ASSUMED_START_S = 120.0  # where nobody has timed a start of this service yet
@@ -76,12 +76,17 @@ def prepare(
     chosen = wanted or service.verify.benchmark or Benchmark()
     told = arms.verdicts()
     skipped = {flag: why for flag in arms.changed if (why := works(told.get(flag)))}
-    question = json.dumps([service.service, arms.host.name, sorted(arms.changed.items()), direction, str(chosen)])
-    name = f"{service.service}-{arms.host.name}-{hashlib.sha256(question.encode()).hexdigest()[:8]}"
+    name = f"{service.service}-{arms.host.name}-{_key(service, arms.changed, direction, chosen)}"
     study = Study(arms, direction, pairs, chosen, folder / "ablations" / f"{name}.jsonl", say)
     study.verdicts, study.skipped = told, skipped
     study.questions = ablation.questions(list(arms.changed), list(skipped), direction)
     return study
+
+
+def _key(service: Service, changed: Mapping[str, Value], direction: str, wanted: Benchmark) -> str:
+    """Names the question: runs of another service file, or of other flags, are never gone on with."""
+    told = [service.model_dump(mode="json", exclude={"rollout", "verify"}), sorted(changed.items()), direction]
+    return hashlib.sha256(json.dumps([*told, wanted.model_dump(mode="json")]).encode()).hexdigest()[:8]
 
 
 def conduct(study: Study, on_step: Callable[[], None] = lambda: None) -> list[Answer]:

@@ -47,11 +47,15 @@ class Arms:
         from validators.load import merge
         from validators.source import InputError
 
-        args = {flag: (value if flag in on else None) for flag, value in self.changed.items()}
+        args = {flag: (value if flag in on else self.off(flag)) for flag, value in self.changed.items()}
         loaded = merge(self.placement.loaded, [("ablation", {"args": args})], flag_types)
         if loaded.service is None:
             raise InputError(loaded.problems)
         return replace(self.placement, loaded=loaded, service=loaded.service)
+
+    def off(self, flag: str) -> Value | None:
+        """What the flag is in the other arm: its own value in the service file, or not given where that is the same."""
+        return other_value(self.placement.service.args.get(flag), self.changed[flag])
 
     def verdicts(self) -> dict[str, Verdict]:
         """What the gate says of each changed flag, all of them on. Raises InputError."""
@@ -109,6 +113,11 @@ class Arms:
         with suppress(operations.HostFailed):
             return running(self.host, service)
         return None
+
+
+def other_value(own: object, value: Value) -> Value | None:
+    """What a changed flag is compared with: the service file's own value; where it has the changed one, no flag."""
+    return own if isinstance(own, str | int | float | bool) and own != value else None
 
 
 def works(verdict: Verdict | None) -> str:

@@ -10,9 +10,9 @@ from sglfleet.report.effects import comparison_json
 from sglfleet.verify import ablating
 from sglfleet.verify.ablating import Answer, Study, as_json
 from sglfleet.verify.ablation import Question
-from sglfleet.verify.arms import Arms, works
+from sglfleet.verify.arms import Arms, other_value, works
 from tests.sglfleet.verify.test_validity import run
-from validators.service import Benchmark
+from validators.service import Benchmark, Service
 from validators.verdict import Decision, Outcome, Verdict
 
 FLAG = "enable-fused-moe-sum-all-reduce"
@@ -85,6 +85,14 @@ def verdict(outcome, **more):
     return Verdict(FLAG, True, outcome, Decision.KEEP, "why", "rule", **more)
 
 
+@pytest.mark.parametrize(
+    ("own", "value", "other"),
+    [(None, True, None), (True, True, None), ("flashinfer", "triton", "flashinfer"), (8, 4, 8), (False, True, False)],
+)
+def test_a_changed_flag_is_compared_with_what_the_service_file_has(own, value, other):
+    assert other_value(own, value) is other
+
+
 def test_only_an_active_flag_is_worth_a_run():
     assert works(verdict(Outcome.ACTIVE)) == ""
     assert works(None) == ""
@@ -102,3 +110,16 @@ def test_the_document_has_every_flag(study):
         ("x", "not measured", "unknown"),
     ]
     assert told["flags"][0]["comparison"] == comparison_json(measured)
+
+
+def test_another_service_file_is_another_question():
+    spec = {"service": "s", "engine": {"sglang": "0.5.23"}, "model": "/m", "gpus": [0], "args": {"tp-size": 1}}
+
+    def key(changed=None, flags=None, **benchmark):
+        return ablating._key(
+            Service.model_validate({**spec, **(changed or {})}), flags or {FLAG: True}, "add", Benchmark(**benchmark)
+        )
+
+    assert key() == key({"rollout": {"soak": "5s"}})
+    others = [key(), key({"args": {"tp-size": 2}}), key({"model": "/n"}), key(flags={FLAG: False}), key(input_len=7)]
+    assert len(set(others)) == len(others)
