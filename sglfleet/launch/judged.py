@@ -50,7 +50,8 @@ def lint(
     Raises UnknownReleaseError for a release without knowledge: a command line cannot be split without its flags.
     """
     release = load_sglang(sglang)
-    parsed = argv.to_args(release, launch.tokens)
+    tokens = _booleans(release, launch.tokens) if launch.form == "config" else launch.tokens
+    parsed = argv.to_args(release, tokens)
     open_ = {name: value for name, value in parsed.args.items() if _open(release, name, value)}
     # how many nodes there are decides how many GPUs there are
     unsized = any(_flag_name(release, name) == "nnodes" for name in open_)
@@ -87,6 +88,23 @@ def lint(
     notes = (*(n for n in launch.notes if n.partition(" is not known here: ")[2] not in told),)
     notes = (*notes, *_notes(launch, parsed, release))
     return Linted(launch, case, judgement, parsed, notes, _abbreviated(parsed, release), gpus, frozenset(open_))
+
+
+def _booleans(release: Sglang, tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """`true` and `false` of the engine's YAML file as it reads them: a switch that is false is left out, and a flag
+    that takes a value gets the word."""
+    out: list[str] = []
+    for token, after in zip(tokens, (*tokens[1:], "--"), strict=True):
+        name = token.removeprefix("--")
+        off = token.startswith("--no-") and release.resolve_spelling(token).flag is None
+        flag = release.resolve_spelling("--" + (name.removeprefix("no-") if off else name)).flag
+        if flag is None or not token.startswith("--") or "=" in token:
+            out.append(token)
+        elif flag.takes_value and after.startswith("--"):
+            out += ["--" + name.removeprefix("no-"), "false"] if off else [token, "true"]
+        elif not off or flag.kind != "switch":
+            out.append(token)
+    return tuple(out)
 
 
 def _flag_name(release: Sglang, name: str) -> str:

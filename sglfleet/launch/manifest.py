@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +36,7 @@ def find(text: str, file: str) -> list[Launch]:
     for document in documents:
         if isinstance(document, yaml.MappingNode):
             out += list(_containers(document, file, "compose" if _key(document, "services") else "kubernetes"))
-            out += list(_configs(document, file))
+            out += list(_configs(document, file, top=True))
     return out
 
 
@@ -75,18 +76,23 @@ def _launch(node: yaml.MappingNode, words: list[str], file: str, form: str) -> L
     return Launch(where, found.tokens, {**env, **found.env}, form, release or found.sglang, _gpus(node), found.notes)
 
 
-def _configs(node: yaml.Node, file: str) -> Iterator[Launch]:
-    """Mappings whose keys are flags: SGLang's `--config` file, or one role of a larger file."""
+def _configs(node: yaml.Node, file: str, top: bool = False) -> Iterator[Launch]:
+    """Mappings whose keys are flags: SGLang's `--config` file, or one role of a larger file.
+
+    The engine puts `--` before the keys of its own file as they stand, and JSON in the place of a mapping
+    (server_args_config_parser.py, 0.5.9 to 0.5.23): `tp_size` is refused there.
+    """
     if not isinstance(node, yaml.MappingNode):
         for child in node.value if isinstance(node, yaml.SequenceNode) else ():
             yield from _configs(child, file)
         return
     keys = {str(k.value).replace("_", "-") for k, _ in node.value if isinstance(k, yaml.ScalarNode)}
     plain = all(not isinstance(v, yaml.MappingNode) for _, v in node.value)
-    if plain and len(keys & _CONFIG_KEYS) >= min(2, len(keys)) and keys & _CONFIG_KEYS:
+    own = top and isinstance(_key(node, "model-path") or _key(node, "model_path"), yaml.ScalarNode)
+    if (plain or own) and len(keys & _CONFIG_KEYS) >= min(2, len(keys)) and keys & _CONFIG_KEYS:
         tokens: list[str] = []
         for key, value in node.value:
-            tokens += _flag(str(key.value).replace("_", "-"), value)
+            tokens += _flag(str(key.value) if own else str(key.value).replace("_", "-"), value)
         yield Launch(f"{file}:{node.start_mark.line + 1}", tuple(tokens), {}, "config")
         return
     for _, child in node.value:
@@ -94,6 +100,8 @@ def _configs(node: yaml.Node, file: str) -> Iterator[Launch]:
 
 
 def _flag(name: str, value: yaml.Node) -> list[str]:
+    if isinstance(value, yaml.MappingNode):
+        return ["--" + name, json.dumps(_plain(value))]
     if isinstance(value, yaml.SequenceNode):
         return ["--" + name, *(str(item.value) for item in value.value)]
     if value.tag == "tag:yaml.org,2002:bool":
@@ -138,13 +146,7 @@ def _environment(node: yaml.Node | None) -> dict[str, str]:
 
 def _gpus(node: yaml.MappingNode) -> int | None:
     """GPUs a container asks for: `nvidia.com/gpu` limits, or compose's device reservation."""
-    plain: Any = yaml.SafeLoader("")
-    try:
-        data = plain.construct_document(node)
-    except yaml.YAMLError:
-        return None
-    finally:
-        plain.dispose()
+    data = _plain(node)
     resources = data.get("resources") or {}
     for side in ("limits", "requests"):
         count = (resources.get(side) or {}).get("nvidia.com/gpu")
@@ -157,3 +159,14 @@ def _gpus(node: yaml.MappingNode) -> int | None:
         if device.get("device_ids"):
             return len(device["device_ids"])
     return None
+
+
+def _plain(node: yaml.MappingNode) -> dict[str, Any]:
+    """A mapping as data; an empty one where it cannot be built."""
+    loader: Any = yaml.SafeLoader("")
+    try:
+        return dict(loader.construct_document(node))
+    except yaml.YAMLError:
+        return {}
+    finally:
+        loader.dispose()

@@ -151,3 +151,21 @@ def test_what_is_missing_is_said_at_once():
     out = call("sglang serve /m")
     assert "no GPU is named" in out.output
     assert "no release is named" in out.output
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("enable-metrics: false", 0, "2 active"),  # a switch that is false is left out
+        ("enable-metrics: true", 0, "3 active"),
+        ('json-model-override-args: {"a": {"b": 1}}', 0, "3 active"),
+        ("tp_size: 2", 1, "did you mean --tp-size"),  # the engine does not mend the key
+        ("enable-metrics: 'true'", 1, "belongs to no flag"),
+    ],
+)
+def test_the_engines_own_file_is_read_as_the_engine_does(line, code, says, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(f"model-path: /m\nport: 1\n{line}\n")
+    out = call("--sglang", "0.5.23", "--sm", "9.0", str(config))
+    assert out.exit_code == code, out.output
+    assert says in out.output
