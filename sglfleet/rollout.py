@@ -45,10 +45,15 @@ def policy_of(rollout: Rollout, order: Sequence[str], *, routed: bool) -> Policy
     )
 
 
+def address_of(host: Host) -> str:
+    """Where a router reaches the host's servers."""
+    data = host.data
+    return str(data.get("address") or data.get("service_address") or data.get("ssh_hostname") or host.name)
+
+
 def target_of(job: Job, host: Host) -> Target:
     """A job's target. The API key stays where it is, on the host."""
     service, release = job.service, job.release
-    address = host.data.get("address") or host.data.get("ssh_hostname") or host.name
     role = str(service.args.get("disaggregation-mode") or "")
     return Target(
         host=job.host,
@@ -56,7 +61,7 @@ def target_of(job: Job, host: Host) -> Target:
         release=release.id,
         port=release.port,
         url=release.url,
-        public_url=f"http://{address}:{release.port}",
+        public_url=f"http://{address_of(host)}:{release.port}",
         start_timeout=float(release.start_timeout),
         stop_timeout=float(release.stop_timeout),
         key_file=job.key_file,

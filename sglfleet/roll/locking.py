@@ -85,6 +85,8 @@ def settle(
         if state.busy:
             say(f"{host}: a turn of a former run is under way, waiting for its end")
         try:
+            if not state.settled and not state.busy:  # it may have ended between the two looks of one probe
+                state = held[host].probe()
             while state.busy and time.monotonic() < end:
                 nap(1.0)
                 state = held[host].probe()

@@ -161,20 +161,19 @@ def connected(inventory: str, service: str, host: str | None, changed: Mapping[s
 def _out_of_router(inventory: Inventory, service: str, port: int, host: Host) -> Iterator[None]:
     """No request but the benchmark's own reaches the node meanwhile."""
     from sglfleet.fleet import connect
-    from sglfleet.rollout import router_there
+    from sglfleet.rollout import address_of, router_there
     from sglfleet.router import Worker
 
     behind = [n for n, h in inventory.hosts.items() if (h.data.get("router") or {}).get("service") == service]
     if not behind:
         yield
         return
-    address = host.data.get("service_address") or host.data.get("ssh_hostname") or host.name
     with connect(inventory, behind) as fleet:
         router = router_there(fleet.state.inventory, service, lambda text: None)
         if router is None:
             yield
             return
-        url = f"http://{address}:{port}"
+        url = f"http://{address_of(host)}:{port}"
         gone = router.remove(url)
         try:
             yield
