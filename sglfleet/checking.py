@@ -239,7 +239,10 @@ def cause_of(placement: Placement, verdict: Verdict) -> Cause | None:
         mark=place(placement, verdict),
         outcome=verdict.outcome.value,
         decision=verdict.decision.value,
-        evidence=tuple(f"{item.artifact} {item.file}:{item.line} {item.symbol}".rstrip() for item in verdict.evidence),
+        evidence=tuple(
+            f"{item.artifact} {item.file}{f':{item.line}' if item.line else ''} {item.symbol}".rstrip()
+            for item in verdict.evidence
+        ),
         becomes=instead or verdict.becomes,
         waiver=verdict.waiver,
     )

@@ -64,7 +64,9 @@ def to_args(release: Sglang, tokens: Sequence[str]) -> Parsed:
         values = [attached] if equals else _values(flag, tokens, i + 1)
         value, problem = _value(flag, name, values, bool(equals))
         if problem:
-            todo = f"Write --{name} alone." if flag is not None and not flag.takes_value else f"Give {name} its value."
+            choices = f": {', '.join(map(str, flag.choices))}" if flag is not None and flag.choices else ""
+            alone = flag is not None and not flag.takes_value
+            todo = f"Write --{name} alone." if alone else f"Give {name} its value{choices}."
             faults.append(Fault(i, name, problem, todo))
         else:
             if name in args:

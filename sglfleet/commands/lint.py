@@ -218,6 +218,8 @@ def _show(linted: Sequence[Linted], form: str, everything: bool) -> None:
             click.echo(f"  abbreviated: {short}: write them out, since a new flag can make them ambiguous")
         for note in one.notes:
             click.echo(f"  {note}")
+        if one.launch.sglang not in ("", one.case.sglang):
+            click.echo(f"  its image is of SGLang {one.launch.sglang}: judged for {one.case.sglang}, as --sglang says")
         if one.judgement.decision.value in ("downgrade", "warn"):
             click.echo(f"  what would run: {report.command_line(one.judgement.argv)}")
 

@@ -43,12 +43,17 @@ def command(
       sglfleet matrix --sglang 0.5.9 attention-backend moe-runner-backend --sm 9.0 --sm 12.0
       sglfleet matrix --sglang 0.5.23 --format html > matrix.html
     """
+    from validators import gpus
     from validators.case import Case
-    from validators.knowledge import UnknownReleaseError
+    from validators.knowledge import UnknownReleaseError, load_sglang
     from validators.matrix import SMS, rows
 
     sms = tuple(sm) or SMS
-    names = tuple(flag.lstrip("-") for flag in flags)
+    if strange := [one for one in sms if one not in gpus.SMS]:
+        for one in strange:
+            click.echo(f"--sm {one}: no GPU that releases were read for: known are {', '.join(gpus.SMS)}", err=True)
+        sys.exit(Exit.BAD_INPUT)
+    names = tuple(flag.lstrip("-").partition("=")[0] for flag in flags)
     try:
         base = Case(sglang=sglang, args={"tp-size": tp} if tp > 1 else {}, gpus=tp, model_arch=arch)
         table = [row for row in rows(base, sms, names) if everything or names or not row.plain]
@@ -57,9 +62,12 @@ def command(
         sys.exit(Exit.BAD_INPUT)
     missing = sorted(set(names) - {row.flag for row in table})
     if missing:
-        click.echo(
-            "\n".join(f"{name}: no flag of {sglang} with values to list: check its name" for name in missing), err=True
-        )
+        known = load_sglang(sglang)
+        for name in missing:
+            spelled = known.resolve_spelling("--" + name)
+            near = f": did you mean {' or '.join(spelled.near[:2])}?" if spelled.near else ": check its name"
+            there = f"has no values to list: `sglfleet explain {name}=VALUE --sglang {sglang} --sm {sms[0]}` judges one"
+            click.echo(f"{name}: {there if spelled.flag else f'no flag of {sglang}{near}'}", err=True)
         sys.exit(Exit.BAD_INPUT)
     if form == "json":
         click.echo(json.dumps(as_json(sglang, table), indent=2))

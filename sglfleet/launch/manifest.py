@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -73,7 +74,9 @@ def _launch(node: yaml.MappingNode, words: list[str], file: str, form: str) -> L
         found = inside[0] if inside else None
     if found is None:
         return None
-    return Launch(where, found.tokens, {**env, **found.env}, form, release or found.sglang, _gpus(node), found.notes)
+    # lines of a script in a string are not lines of the file
+    notes = tuple(re.sub(rf"^{re.escape(file)}:\d+(?=: )", lambda _: where, note) for note in found.notes)
+    return Launch(where, found.tokens, {**env, **found.env}, form, release or found.sglang, _gpus(node), notes)
 
 
 def _configs(node: yaml.Node, file: str, top: bool = False) -> Iterator[Launch]:

@@ -42,6 +42,7 @@ def test_an_ambiguous_abbreviation_names_both():
         ("–tp 4", "Type --tp: this one begins with a long dash"),
         ("--context-length 32x", "needs a whole number such as 32768, 32k or 32Ki"),
         ("--enable-metrics=true", "Write --enable-metrics alone"),
+        ("--disaggregation-mode", "Give disaggregation-mode its value: null, prefill, decode"),
     ],
 )
 def test_what_the_parser_refuses(flags, says):
@@ -168,4 +169,39 @@ def test_the_engines_own_file_is_read_as_the_engine_does(line, code, says, tmp_p
     config.write_text(f"model-path: /m\nport: 1\n{line}\n")
     out = call("--sglang", "0.5.23", "--sm", "9.0", str(config))
     assert out.exit_code == code, out.output
+    assert says in out.output
+
+
+def test_another_release_than_the_images_is_told(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("docker run lmsysorg/sglang:v0.5.9-cu130 sglang serve /m\n")
+    assert (
+        "its image is of SGLang 0.5.9: judged for 0.5.23"
+        in call("--sglang", "0.5.23", "--sm", "9.0", str(script)).output
+    )
+    assert "its image" not in call("--sglang", "0.5.9", "--sm", "9.0", str(script)).output
+
+
+def test_notes_of_a_script_in_a_manifest_name_the_manifests_line(tmp_path):
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(
+        "kind: Pod\nspec:\n  containers:\n  - image: x\n    args: [bash, -c, 'sglang serve /m --host $IP']\n"
+    )
+    out = call("--sglang", "0.5.23", "--sm", "9.0", str(manifest)).output
+    assert f"{manifest}:5: the value of $IP is not known here" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("attention-backnd",), "did you mean --attention-backend"),
+        (("tp-size",), "has no values to list: `sglfleet explain tp-size=VALUE --sglang 0.5.23 --sm 9.0` judges one"),
+        (("attention-backend", "--sm", "9.1"), "no GPU that releases were read for"),
+    ],
+)
+def test_matrix_of_what_has_none(args, says):
+    from sglfleet.commands.matrix import command as matrix
+
+    out = CliRunner().invoke(matrix, ["--sglang", "0.5.23", "--sm", "9.0", *args])
+    assert out.exit_code == 2
     assert says in out.output
