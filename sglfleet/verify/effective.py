@@ -11,6 +11,7 @@ from sglfleet.verify.evidence import Seen, as_text, find
 from validators.verdict import Decision, Verdict
 
 ABSENT = "—"
+LEFT = {Decision.DROP: "left out", Decision.REPLACE: "replaced"}
 _CHANGES = re.compile(
     r"\b(set to|setting|chang|adjust|overrid|overwrit|disabl|enabl|fall|forc|instead|because|ignor|reduc|increas)",
     re.I,
@@ -75,7 +76,7 @@ def table(
             )
             explained = reason != "the process was given another value"
         elif have == ABSENT and flag in judged and judged[flag].decision in (Decision.DROP, Decision.REPLACE):
-            reason = f"{judged[flag].decision} before launch: {judged[flag].reason}"
+            reason = f"{LEFT[judged[flag].decision]} before launch: {judged[flag].reason}"
         elif flag not in asked:
             reason = "a stand-in of the lab" if flag in (stand_in or {}) else "put in by the deploy"
         rows.append(Row(flag, want, have, effective, reason, explained))
@@ -132,7 +133,7 @@ def _why(
     if flag in stand_in:
         return "a stand-in of the lab, put in after judging"
     if verdict is not None and verdict.decision in (Decision.DROP, Decision.REPLACE):
-        return f"{verdict.decision} before launch: {verdict.reason}"
+        return f"{LEFT[verdict.decision]} before launch: {verdict.reason}"
     if verdict is not None and verdict.becomes:
         return f"as judged, it becomes {verdict.becomes}: {verdict.reason}"
     if field in changed:

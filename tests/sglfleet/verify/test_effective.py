@@ -41,7 +41,7 @@ def test_real_server():
             {FUSION: "trtllm"},
             (verdict(FUSION, outcome=Outcome.INERT, decision=Decision.DROP),),
             {},
-            "drop before launch",
+            "left out before launch",
             True,
         ),
     ],
