@@ -64,7 +64,8 @@ def test_the_last_worker_is_never_removed(six: Lab, routed: str) -> None:
     two = HOSTS[:2]
     rolling.roll(six, to(OLD, two), router=ROUTER)
     six.host("h2").exec("systemctl", "stop", rolling.UNIT)
-    until(lambda: listed(six) == {str(six.host("h1").ip)}, 900)  # the router looks once a minute, and believes the third
+    # the router looks once a minute, and believes the third look
+    until(lambda: listed(six) == {str(six.host("h1").ip)}, 900)
     report = rolling.roll(six, to(NEW, two), {"max_unavailable": 2}, router=ROUTER)
     assert report["exit"] == 0, "the node that was down went first"
     assert rolling.all_serve(six, two) == to(NEW, two)
