@@ -5,7 +5,6 @@ The probe wins, loudly, except where it could not ask: without a GPU the engine'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -87,23 +86,30 @@ def _generators(answer: Mapping[str, Any], majors: Mapping[str, tuple[int, ...] 
 
 def _kernels(answer: Mapping[str, Any], verdicts: list[Verdict]) -> list[Disagreement]:
     """Flags judged to act whose kernels the installed FlashInfer refuses to build for this host's own SM."""
-    own = {d["sm"] for d in (answer.get("gpu") or {}).get("devices", [])}
     out = []
-    for sm in sorted(own):
-        for key, said in sorted(((answer.get("generators") or {}).get(sm) or {}).items()):
-            name = key.rpartition(".")[2]
-            if SM_MESSAGE not in said:
-                continue
-            for v in verdicts:
-                if v.outcome is Outcome.ACTIVE and _kept(v) and _rests_on(v, name):
-                    word = f"{name} has no kernels for SM {sm}: {said}"
-                    out.append(Disagreement(v.flag, "active", word, True, Outcome.UNKNOWN))
+    for v in verdicts:
+        if v.outcome is Outcome.ACTIVE and _kept(v) and (word := refused_kernels(answer, generators_of(v))):
+            out.append(Disagreement(v.flag, "active", word, True, Outcome.UNKNOWN))
     return out
 
 
-def _rests_on(verdict: Verdict, generator: str) -> bool:
-    library = [e for e in verdict.evidence if e.artifact.startswith("flashinfer")]
-    return any(re.search(rf"\b{re.escape(generator)}\b", f"{e.symbol} {e.condition}") for e in library)
+def generators_of(verdict: Verdict) -> frozenset[str]:
+    """FlashInfer's generator functions that a verdict rests on."""
+    return frozenset(e.symbol for e in verdict.evidence if e.artifact.startswith("flashinfer") and e.symbol)
+
+
+def refused_kernels(answer: Mapping[str, Any], names: frozenset[str]) -> str:
+    """Why none of these generators builds for this host's own GPUs; "" where one does, or none could be asked.
+
+    Several are alternatives: one of them is enough.
+    """
+    for sm in sorted({d["sm"] for d in (answer.get("gpu") or {}).get("devices", [])}):
+        answers = (answer.get("generators") or {}).get(sm) or {}
+        said = {key.rpartition(".")[2]: text for key, text in answers.items() if key.rpartition(".")[2] in names}
+        if said and all(SM_MESSAGE in text for text in said.values()):
+            name = min(said)
+            return f"{', '.join(sorted(said))} has no kernels for SM {sm}: {said[name]}"
+    return ""
 
 
 def _arguments(answer: Mapping[str, Any], verdicts: list[Verdict], fields: Mapping[str, str]) -> list[Disagreement]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sglfleet.verify.probe import RULE
+from sglfleet.verify.probe import RULE, generators_of, refused_kernels
 from sglfleet.verify.probe_arguments import resolution
 from validators import parser, policy
 from validators.case import Case
@@ -83,16 +83,21 @@ def _key(name: str) -> tuple[tuple[int, ...], int]:
     return numbers, int(tail) if tail.isdigit() else 0
 
 
-def ungated(case: Case) -> frozenset[str]:
-    """Flags that the neighbours run without any gate: no rule speaks of them, and the parser takes them."""
+def ungated(case: Case) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """Flags that the neighbours run without any gate (no rule speaks of them, and the parser takes them), and flag ->
+    FlashInfer's generator functions that the neighbours' verdicts rest on.
+    """
     from validators.judge import judge
 
     found: set[str] | None = None
+    library: dict[str, frozenset[str]] = {}
     for name in neighbours(case.sglang):
         judged = judge(replace(case, sglang=name, flashinfer="", packages={}))
         plain = {v.flag for v in judged.verdicts if v.outcome is Outcome.ACTIVE and v.rule == parser.RULE}
         found = plain if found is None else found & plain
-    return frozenset(found or ())
+        for v in judged.verdicts:
+            library[v.flag] = library.get(v.flag, frozenset()) | generators_of(v)
+    return frozenset(found or ()), library
 
 
 def decided(verdicts: tuple[Verdict, ...], answer: Mapping[str, Any], case: Case) -> tuple[Verdict, ...]:
@@ -101,7 +106,7 @@ def decided(verdicts: tuple[Verdict, ...], answer: Mapping[str, Any], case: Case
     What stays unknown says what the engine did say of it.
     """
     told = answer.get("arguments") or {}
-    free = ungated(case) if told.get("resolved") and not told.get("raised") else frozenset()
+    free, library = ungated(case)
     near = " and ".join(neighbours(case.sglang))
     has_gpu = bool((answer.get("gpu") or {}).get("devices"))
     asked = "" if has_gpu else " (without a GPU to ask)"
@@ -111,6 +116,7 @@ def decided(verdicts: tuple[Verdict, ...], answer: Mapping[str, Any], case: Case
         if said is None:
             out.append(v)
             continue
+        kernels = refused_kernels(answer, library.get(v.flag, frozenset()))
         evidence = (Evidence("the engine on the host", "", condition=f"resolves {v.flag} as given{asked}"), *v.evidence)
         if said.becomes is not None or said.warning:
             word = said.warning or f"it becomes {said.becomes}"
@@ -118,6 +124,9 @@ def decided(verdicts: tuple[Verdict, ...], answer: Mapping[str, Any], case: Case
                 f"The engine on this host{asked} says: {word}. Nothing else is known of it in SGLang {case.sglang}."
             )
             out.append(replace(v, reason=reason))
+        elif kernels:
+            reason = f"The engine on this host takes it as given, but its FlashInfer cannot serve it: {kernels}"
+            out.append(replace(v, reason=reason, evidence=evidence))
         elif v.flag in free:
             reason = (
                 f"The engine on this host takes it as given{asked}, and no gate for it is known in {near}, next to it."

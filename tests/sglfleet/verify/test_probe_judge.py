@@ -83,6 +83,19 @@ def test_what_the_engine_refuses_raises_or_changes(told, flag, outcome):
     assert bool(word.stops) is (outcome in (Outcome.REJECTED, Outcome.FAILS))
 
 
+def test_kernels_that_the_neighbours_need_and_this_library_lacks():
+    one = case(sm=("9.0",), model_arch="Qwen3MoeForCausalLM", sglang="0.5.16.post9")
+    no = "No supported CUDA architectures found for major versions [10]."
+    answer = {
+        "gpu": {"devices": [{"sm": "9.0"}]}, "generators": {"9.0": {"jit.comm.gen_trtllm_comm_module": no}},
+        "arguments": {"raised": "", "resolved": RESOLVED, "sets": SETS, "said": []},
+    }  # fmt: skip
+    question = Question("python", (), {}, pending(one).verdicts, one.sglang, case=one)
+    got = by_flag(heard(question, answer))[FUSION]
+    assert got.outcome is Outcome.UNKNOWN
+    assert "gen_trtllm_comm_module has no kernels for SM 9.0" in got.reason
+
+
 def test_a_raise_that_names_no_flag_stops_it_too():
     assert asked(case(), raised="RuntimeError: this model is not supported").stops
 

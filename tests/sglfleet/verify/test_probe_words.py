@@ -124,6 +124,10 @@ def test_kernels_that_the_installed_library_refuses_for_this_host():
     got = after(replace(ACTIVE, evidence=(proof,)), said)
     assert (got.outcome, got.rule) == (Outcome.UNKNOWN, RULE)
     assert after(ACTIVE, said) is ACTIVE
+    other = Evidence("flashinfer-0.6.14", "flashinfer/jit/comm.py", "gen_other_module")
+    said["generators"]["12.0"]["jit.comm.gen_other_module"] = "ok"  # one of two is enough
+    both = replace(ACTIVE, evidence=(proof, other))
+    assert after(both, said) is both
 
 
 def test_a_policy_that_refuses_what_does_not_act_hears_the_engine():
