@@ -15,7 +15,9 @@ from validators.knowledge import load_sglang
 from validators.knowledge.model import Sglang
 from validators.verdict import Decision, Judgement, Outcome, Overall, Value, Verdict
 
-UNSAID = re.compile(r"\$[\w({]|\{\{")  # a variable or a substitution of a shell; a template of Helm or Jinja
+UNSAID = re.compile(r"\$[\w({@*]|\{\{")  # a variable or a substitution of a shell; a template of Helm or Jinja
+
+_REST = re.compile(r"\$(?:[@*]|\w+|\{\w+(?:\[[@*]\])?\})|\{\{.*\}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,9 @@ def lint(
     release = load_sglang(sglang)
     tokens = _booleans(release, launch.tokens) if launch.form == "config" else launch.tokens
     parsed = argv.to_args(release, tokens)
+    # `$EXTRA_ARGS`, `"$@"`: flags, as many as there are
+    rest = [tokens[fault.token] for fault in parsed.faults if not fault.flag and _REST.fullmatch(tokens[fault.token])]
+    parsed = replace(parsed, faults=tuple(f for f in parsed.faults if f.flag or tokens[f.token] not in rest))
     open_ = {name: value for name, value in parsed.args.items() if _open(release, name, value)}
     # how many nodes there are decides how many GPUs there are
     unsized = any(_flag_name(release, name) == "nnodes" for name in open_)
@@ -71,20 +76,24 @@ def lint(
         env=launch.env,
     )
     judgement = judge(case)
-    more = (*(_verdict(fault) for fault in parsed.faults), *(_unsaid(name, value) for name, value in open_.items()))
+    more = (
+        *(_verdict(fault) for fault in parsed.faults),
+        *map(_unread, rest),
+        *(_unsaid(name, value) for name, value in open_.items()),
+    )
     if more:
         both = tuple(sorted((*judgement.verdicts, *more), key=lambda v: v.flag))
         decision = Overall.REFUSE if parsed.faults else judgement.decision
         if decision is Overall.ACCEPT:
             decision = Overall.WARN
-        kept = tuple(word for name, value in open_.items() for word in _words(name, value))
+        kept = (*(word for name, value in open_.items() for word in _words(name, value)), *rest)
         judgement = replace(
             judgement,
             verdicts=both,
             decision=decision,
             argv=(*judgement.argv, *kept),
         )
-    told = {str(value) for value in open_.values()}
+    told = {*map(str, open_.values()), *rest}
     notes = (*(n for n in launch.notes if n.partition(" is not known here: ")[2] not in told),)
     notes = (*notes, *_notes(launch, parsed, release))
     return Linted(launch, case, judgement, parsed, notes, _abbreviated(parsed, release), gpus, frozenset(open_))
@@ -129,6 +138,12 @@ def _unsaid(name: str, value: Value) -> Verdict:
     reason = f"What {shown} stands for is not known here, so neither the parser's verdict nor the GPU's can be told."
     todo = f"Give {name} a value, or set the variable before the command."
     return Verdict(name, value, Outcome.UNKNOWN, Decision.WARN, reason, "parser", todo=todo)
+
+
+def _unread(word: str) -> Verdict:
+    reason = f"Which flags {word} holds is not known here: they are not judged, and may change what is said of others."
+    todo = "Set the variable before the command, or write the flags."
+    return Verdict(word, None, Outcome.UNKNOWN, Decision.WARN, reason, "parser", todo=todo)
 
 
 def _verdict(fault: argv.Fault) -> Verdict:

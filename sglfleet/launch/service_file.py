@@ -42,6 +42,9 @@ def write(linted: Linted, name: str = "") -> Written:
     # a value that is not known stands beside its flag; a note would repeat it, and it may be part of a secret
     notes = [n.removeprefix(f"{linted.launch.where}: ") for n in linted.notes if " is not known here: " not in n]
     notes += [f"{fault.what}: {(fault.todo or 'it is left out').rstrip('.')}" for fault in nameless]
+    notes += [
+        f"{v.flag}: which flags it holds is not known here: add them" for v in verdicts.values() if UNSAID.match(v.flag)
+    ]
     model = str(args.pop("model-path", args.pop("model", "")))
     if UNSAID.search(model):
         notes.append(f"model: {model} is not known here: set its path")

@@ -15,6 +15,8 @@ _CUT = re.compile(r"^(?:[|&;]+|[(){}]|then|do|done|fi|exec)$")
 _REDIRECTION = re.compile(r"^(?:\d*|&)(?:>>?|<)(?:&\d|.*)$")
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")  # what a command would print is not known here
 _PROMPT = re.compile(r"^\s*(?:[\w.@:~/-]*[$#>]\s+)(?=\S)")
+_RUNNERS = ("ssh", "pdsh", "tmux", "screen", "su")  # they take a whole command as one word
+_STARTS = re.compile(r"sglang(?:\.launch_server| serve) ")
 _MORE = re.compile(r"^\s*>\s?")  # the prompt of a continued line
 _OPENS, _CLOSES = re.compile(r"^\s*(?:if|case)\b"), re.compile(r"(?:^|;)\s*(?:fi|esac)\b")
 _NAME = re.compile(r"\$\{?(\w+)")
@@ -132,6 +134,8 @@ def _commands(logical: str) -> list[list[str]]:
     out = []
     for command in commands:
         nested = next((w for i, w in enumerate(command) if i and command[i - 1] in ("-c", "-lc", "-ec")), None)
+        if nested is None and command and command[0].rsplit("/", 1)[-1] in _RUNNERS:
+            nested = next((w for w in command if _STARTS.search(w)), None)
         if nested and "sglang" in nested:
             out += _commands(" ".join(line for _, line, _ in _logical_lines(nested)))
         elif command:

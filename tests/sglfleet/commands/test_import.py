@@ -114,7 +114,7 @@ def test_nothing_that_was_written_vanishes(tmp_path):
     script = tmp_path / "run.sh"
     script.write_text(
         "SGLANG_NOPE=1 CUDA_VISIBLE_DEVICES=2,3 sglang serve $MODEL --enable-metrics=true --tp $TP -dp 2 --port 1 "
-        "--dist-init-addr $HEAD:5000 --served-model-name $NAME --api-key s$ecret --port 1\n"
+        "--dist-init-addr $HEAD:5000 --served-model-name $NAME --api-key s$ecret --port 1 $REST\n"
     )
     out = call("--sglang", "0.5.23", "--sm", "9.0", str(script))
     assert out.exit_code == 0, out.output
@@ -128,6 +128,7 @@ def test_nothing_that_was_written_vanishes(tmp_path):
         "dp:",
         "served-model-name:",
         "--port is given more than once",
+        "$REST: which flags",
         "SGLANG_NOPE",
         "$MODEL",
     ):

@@ -205,3 +205,13 @@ def test_matrix_of_what_has_none(args, says):
     out = CliRunner().invoke(matrix, ["--sglang", "0.5.23", "--sm", "9.0", *args])
     assert out.exit_code == 2
     assert says in out.output
+
+
+@pytest.mark.parametrize("rest", ['"$@"', "$EXTRA_ARGS", '"${EXTRA[@]}"', "{{ .Values.extra }}"])
+def test_flags_that_a_variable_holds_are_unknown_and_no_refusal(rest, tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text(f"sglang serve /m --port 1 {rest}\n".replace("{{ .Values.extra }}", "'{{ .Values.extra }}'"))
+    out = call("--sglang", "0.5.23", "--sm", "9.0", str(script))
+    assert out.exit_code == 0, out.output
+    assert "1 unknown, 2 active" in out.output
+    assert call("--sglang", "0.5.23", "--sm", "9.0", "--strict", str(script)).exit_code == 3

@@ -220,3 +220,17 @@ def test_line_ends_of_windows_are_noted(tmp_path):
     assert launch.notes == (
         f"{script}: line ends of Windows: a shell takes them for part of the last word: convert the file",
     )
+
+
+@pytest.mark.parametrize(
+    "around", ["ssh node1 'cd /x && {}'", 'tmux new -d -s x "{}"', "screen -dmS s sh -c '{}'", "su - s -c '{}'"]
+)
+def test_a_command_in_one_word_of_another(around):
+    (launch,) = in_text("set -e\n" + around.format("sglang serve /m --tp 4") + "\n", "run.sh")
+    assert launch.tokens == ("--model-path", "/m", "--tp", "4")
+
+
+def test_text_about_a_command_is_none():
+    assert (
+        in_text("echo 'sglang serve /m'\ncurl -d '{\"text\": \"sglang serve /m --tp 4\"}' http://h\n", "run.sh") == []
+    )
