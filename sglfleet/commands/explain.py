@@ -51,6 +51,7 @@ def command(
     from sglfleet.commands.lint import read_config, read_hardware
     from sglfleet.launch.command import Launch
     from sglfleet.launch.judged import lint
+    from validators import history
     from validators.knowledge import UnknownReleaseError, load_sglang
 
     hardware, wrong = read_hardware(sm, gpu, gpus, interconnect or "")
@@ -78,6 +79,9 @@ def command(
     verdicts = [v for v in one.judgement.verdicts if v.flag == name or (v.automatic and name in v.flag)]
     # elsewhere a flag without its value is no better; and of a variable that is read there is no verdict to look for
     look = name not in env and name in one.case.args and any(_stopped(v) for v in verdicts)
+    if look and load_sglang(sglang).resolve_spelling("--" + name).flag is None:
+        fate = history.fate(sglang, name)
+        look = bool(fate.first or fate.last)  # a name that no release knows works nowhere
     elsewhere = other_places(one.case, name) if look else ([], [])
     if form == "json":
         document = {**one.judgement.to_json(), "kind": "explanation", "flag": name}

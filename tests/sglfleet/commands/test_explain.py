@@ -52,3 +52,10 @@ def test_words_as_given():
         ("--tp", "4", "--port", "1", "--dp-size", "2"),
         {"A_B": "x=y"},
     )
+
+
+def test_a_name_that_no_release_knows_is_not_looked_for_in_all():
+    out = call("attn-backend=fa3").output
+    assert "unknown to 0.5.23" in out
+    assert "No release known" not in out
+    assert "active in" in call("enable-nan-detection").output  # gone since 0.5.13
