@@ -57,8 +57,8 @@ ENGINE_ARGS = (
 def unit_text(release: str, kind: Kind) -> str:
     home = f"/var/lib/sglfleet/{SERVICE}/releases/{release}"
     server = f"/usr/bin/python3 {home}/server.py"
-    key = f" --key {kind.key}" if kind.key else ""
-    serve = f"{server} --port {kind.port} --mode {kind.mode} --cut {kind.cut} --role {kind.role}{key}"
+    own = f"--role {kind.role}" + (f" --key {kind.key}" if kind.key else "")
+    serve = f"{server} --port {kind.port} --mode {kind.mode} --cut {kind.cut} {own}"
     if kind.engine:
         serve = f"{ENGINE}/bin/python -m sglang.launch_server {ENGINE_ARGS} --port {kind.port}"
     return f"""[Unit]
@@ -72,7 +72,7 @@ ExecStartPre=/bin/sleep {kind.delay}
 {"ExecStartPre=/bin/sh -c '! rm /run/moody 2>/dev/null'" if kind.moody else ""}
 Environment=SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 HOME=/root
 ExecStart={serve}
-ExecStartPost={server} --wait {kind.port}{key}
+ExecStartPost={server} --wait {kind.port} {own}
 Restart=on-failure
 RestartSec=1
 TimeoutStartSec={kind.start}
@@ -261,8 +261,8 @@ def serves(lab: Lab, host: str) -> str:
     """
     script = f"""systemctl -q is-active {UNIT} || exit 1
 pid=$(systemctl show -P MainPID {UNIT}); [ $pid -gt 0 ] || exit 1
-asked='{{"text": "x", "bootstrap_room": 0}}'
-curl -sf -m 60 -o /dev/null -H 'Authorization: Bearer {KEY}' -d "$asked" http://127.0.0.1:{PORT}/generate || exit 1
+ask() {{ curl -sf -m 60 -o /dev/null -H 'Authorization: Bearer {KEY}' -d "$1" http://127.0.0.1:{PORT}/generate; }}
+ask '{{"text": "x"}}' || ask '{{"text": "x", "bootstrap_room": 0}}' || exit 1
 tr '\\0' '\\n' < /proc/$pid/environ | sed -n s/^SGLFLEET_RELEASE=//p"""
     return lab.host(host).exec("sh", "-c", script).stdout.strip()
 

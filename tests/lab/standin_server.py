@@ -179,9 +179,9 @@ def serve(port, mode, cut, role, key):
     server.serve_forever(poll_interval=0.1)
 
 
-def wait(port, key):
+def wait(port, key, role):
     main = int(os.environ.get("MAINPID", "0"))
-    alone = {"bootstrap_host": "2.2.2.2", "bootstrap_room": 0}
+    alone = {} if role == "null" else {"bootstrap_host": "2.2.2.2", "bootstrap_room": 0}
     body = json.dumps({"text": "one", "sampling_params": {"max_new_tokens": 1}, **alone}).encode()
     head = {"Authorization": f"Bearer {key}"}
     while True:
@@ -206,6 +206,6 @@ if __name__ == "__main__":
     parser.add_argument("--key", default="")
     options = parser.parse_args()
     if options.wait:
-        wait(options.wait, options.key)
+        wait(options.wait, options.key, options.role)
     else:
         serve(options.port, options.mode, options.cut, options.role, options.key)
