@@ -160,9 +160,11 @@ def plan(nodes: Sequence[Node], policy: Policy) -> Plan:
     blocked: list[Unit] = [unit for unit in beyond if unit.action == "split"]
     for kind, waiting in stages:
         while waiting:
-            taken = _take(waiting, down, width, _role_width(units, waiting[0].role, width))
+            repair = [unit for _, queue in stages for unit in queue if not unit.serving]
+            # the last ones that serve go only where nothing can be mended first
+            most = len(nodes) - 1 if repair else len(nodes)
+            taken = _take(waiting, down, min(width, most), _role_width(units, waiting[0].role, width))
             if not taken:  # no serving node may go: mend those first that are down anyway
-                repair = [unit for _, queue in stages for unit in queue if not unit.serving]
                 taken = _take(repair, down, width, width)
             if not taken:
                 blocked += waiting

@@ -223,3 +223,10 @@ def test_a_group_that_limit_splits_is_not_changed() -> None:
     chosen = plan([first, second], Policy())
     assert not chosen.batches
     assert [unit.hosts for unit in chosen.blocked] == [("h1", "h2")]
+
+
+def test_the_last_node_that_serves_goes_after_those_that_can_be_mended() -> None:
+    both = [Node("h1", NEW, running=OLD, serving=True), Node("h2", NEW)]
+    assert hosts(plan(both, Policy(max_unavailable=2))) == [["h2"], ["h1"]]
+    lost = [Node("h1", NEW, running=OLD, serving=True), Node("h2", NEW, reachable=False)]
+    assert hosts(plan(lost, Policy(max_unavailable=2))) == [["h1"]], "nothing can be mended first"
