@@ -35,6 +35,8 @@ def ran(expectation: Expectation, seen: Seen, flag: str, removes: bool) -> Sight
     if not names:
         what = "GPU kernel" if kind == "kernel" else "operator"
         return open_(f"the profile holds no {what} at all: nothing of that kind could be seen here")
+    if kind == "operator" and "cuda" in pattern and not any(name.startswith("cuda") for name in names):
+        return open_("the profile holds no CUDA call at all: nothing of that kind could be seen here")
     distinct = set(names)
     if len(distinct) > 3 and sum(bool(expression.search(name)) for name in distinct) * 2 > len(distinct):
         return open_(f"{pattern} matches more than half of all names: it does not discriminate")

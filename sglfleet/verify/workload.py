@@ -53,7 +53,12 @@ def observe(
         return names is None or not set(mine).isdisjoint(names)
 
     if wanted("cached_tokens_repeat", "usage_cached_tokens"):
-        _cache(server, min(96, limit // 2), salt, seen)
+        page = info.get("page_size")
+        length = max(96, 3 * page if isinstance(page, int) else 0)  # only whole pages are cached
+        if length <= limit // 2 or length == 96:
+            _cache(server, min(length, limit // 2), salt, seen, _replicas(info))
+        else:
+            gaps["cached_tokens_repeat"] = f"no prompt of three pages of {page} tokens fits: longest is {limit}"
     if wanted("largest_prefill"):
         _chunk(server, info, limit, salt, seen, gaps)
     if wanted("served_model", "status_without_key", "metrics_status"):
@@ -61,7 +66,7 @@ def observe(
     if wanted("stream_step"):
         _stream(server, info, salt, seen)
     if wanted("seed_repeats"):
-        _sampling(server, salt, seen)
+        _sampling(server, salt, seen, _replicas(info))
     if wanted("status_too_long"):
         _context(server, limit, salt, seen, gaps)
     if wanted("answers_on_port"):
@@ -75,13 +80,22 @@ def _cached(answer: Answer) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _cache(server: Server, length: int, salt: int, seen: dict[str, Any]) -> None:
-    """Tokens taken from the prefix cache when the same prompt comes again."""
+def _replicas(info: dict[str, Any]) -> int:
+    """Data-parallel replicas behind one address: each has a cache and a random state of its own."""
+    size = info.get("dp_size")
+    return size if isinstance(size, int) and size > 0 else 1
+
+
+def _cache(server: Server, length: int, salt: int, seen: dict[str, Any], replicas: int) -> None:
+    """Tokens taken from the prefix cache when the same prompt comes again, to whichever replica: the most of them."""
     ids = prompt(length, salt)
     generate(server, ids, 4)
     time.sleep(0.3)
-    if (cached := _cached(generate(server, ids, 4))) is not None:
-        seen["cached_tokens_repeat"] = cached
+    for _ in range(2 * replicas):
+        if (cached := _cached(generate(server, ids, 4))) is not None:
+            seen["cached_tokens_repeat"] = max(cached, seen.get("cached_tokens_repeat", 0))
+        if seen.get("cached_tokens_repeat"):
+            break
     answer = server.ask("/v1/completions", {"model": "m", "prompt": ids, "max_tokens": 2, "temperature": 0}, 60)
     got = answer.json()
     if answer.status == 200 and isinstance(got, dict):
@@ -134,15 +148,22 @@ def _stream(server: Server, info: dict[str, Any], salt: int, seen: dict[str, Any
         seen["stream_step"] = max(steps)
 
 
-def _sampling(server: Server, salt: int, seen: dict[str, Any]) -> None:
-    """Whether a sampling seed makes sampling repeat itself (only deterministic inference honours it)."""
+def _sampling(server: Server, salt: int, seen: dict[str, Any], replicas: int) -> None:
+    """Whether a sampling seed makes sampling repeat itself (only deterministic inference honours it).
+
+    Two seeds in turn, so often that one replica gets the same one again: replicas that were started with the same
+    random state answer alike once, whatever the seed.
+    """
     ids = prompt(12, salt + 3)
-    texts = []
-    for seed in (7, 7, 8):
+    texts: dict[int, list[Any]] = {7: [], 8: []}
+    for number in range(2 * replicas + 3):
+        seed = 7 + number % 2
         got = generate(server, ids, 10, temperature=1.0, sampling_seed=seed).json()
-        texts.append(got.get("output_ids") or got.get("text") if isinstance(got, dict) else None)
-    if all(texts):
-        seen["seed_repeats"] = texts[0] == texts[1] and texts[0] != texts[2]
+        texts[seed].append(got.get("output_ids") or got.get("text") if isinstance(got, dict) else None)
+    first, second = texts[7], texts[8]
+    if all(first) and all(second):
+        alike = all(text == first[0] for text in first) and all(text == second[0] for text in second)
+        seen["seed_repeats"] = alike and first[0] != second[0]
 
 
 def _context(server: Server, limit: int, salt: int, seen: dict[str, Any], gaps: dict[str, str]) -> None:

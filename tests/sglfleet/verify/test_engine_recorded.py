@@ -9,6 +9,7 @@ import pytest
 
 from sglfleet.verify.prove import assemble
 from tests.sglfleet.verify.test_engine import ACT, CANNOT
+from validators.expectations import _SHOWS
 from validators.verdict import Decision, Outcome, Status, Verdict
 
 ANSWER = json.loads((Path(__file__).parents[2] / "fixtures" / "cpu" / "server-0.5.23.json").read_text())
@@ -46,6 +47,14 @@ OTHER = {
 @pytest.mark.parametrize("flag", OTHER)
 def test_what_this_server_does_not_do_is_contradicted(flag):
     assert status(flag, OTHER[flag]) is Status.CONTRADICTED
+
+
+@pytest.mark.parametrize("value", [7, 99999, "other", "fp8_e4m3", "10.1.2.3", "triton"])
+@pytest.mark.parametrize(
+    "flag", sorted({flag for flag, value in _SHOWS if value is None} | {"dtype", "kv-cache-dtype"})
+)
+def test_no_other_value_than_the_one_given_is_proven(flag, value):
+    assert status(flag, value) is not Status.PROVEN
 
 
 def test_without_a_profile_the_attention_backend_is_not_proven():

@@ -85,6 +85,10 @@ def test_operators_on_a_cpu_say_nothing_of_kernels():
     assert status(evidence, Expectation("kernel", absent=FUSION_KERNEL)) is OPEN
     assert status(evidence, Expectation("kernel", present=FUSION_KERNEL)) is OPEN
     assert status(evidence, Expectation("operator", absent="^cudaGraphLaunch$")) is OPEN
+    both = Seen(traces=(replace(cpu, stage="prefill"), replace(cpu, stage="decode")))
+    for value in (True, False):  # an off switch of what cannot run here anyway
+        off = verdict("disable-cuda-graph", Expectation("operator", absent="^cudaGraphLaunch$"), value=value)
+        assert prove([off], both)[0].status is OPEN
 
 
 def test_a_dropped_flag_must_be_gone_from_the_process():
