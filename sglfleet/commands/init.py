@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sglfleet.exits import Exit
+from sglfleet.outfile import write_out
 
 
 @click.command("init", epilog="Exit codes: 0 fine, 2 bad input; nothing that exists is ever overwritten.")
@@ -52,8 +53,7 @@ def command(folder: Path, service: str, gpu: str, sglang: str | None) -> None:
         sys.exit(int(Exit.BAD_INPUT))
     for name, body in found.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(body, encoding="utf-8")
+        write_out(path, body, folders=True)
         click.echo(f"made {path}")
     where = "" if folder == Path() else f"cd {folder} && "
     click.echo(

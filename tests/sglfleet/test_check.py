@@ -291,6 +291,9 @@ def test_output_file_and_missing_inventory(tmp_path: Path) -> None:
     done = subprocess.run([*words[:-1], "no/out.json"], cwd=root, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("no/out.json: cannot be written: no such file or directory")
+    done = subprocess.run([*words[:3], "init", "out.json/x"], cwd=root, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cannot be written" in done.stderr
     done = subprocess.run([*words[:4], "nowhere.py"], cwd=root, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout.splitlines()[0]) == (
         2,
