@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from validators.verdict import Decision, Outcome, Status, Verdict
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
 
+    from sglfleet.verify.evidence import Seen
     from sglfleet.verify.findings import Finding, Proof
 
 SECONDS = 240.0  # one proof, profile included, before the host counts as lost
@@ -92,6 +94,7 @@ def assemble(
     past = earlier.usable(raw)
     controls = {v.flag: c for v in judged if (c := earlier.control(v, past))}
     evidence = seen(raw, controls)
+    judged = tuple(replace(v, expects=()) if v.flag == "dtype" and _cache_quantised(evidence) else v for v in judged)
     before = earlier.reference(past)
     common: dict[str, Any] = {
         "release": str(manifest.get("release") or ""),
@@ -125,6 +128,12 @@ def assemble(
         outputs=tuple(raw.get("outputs") or ()),
         **common,
     )
+
+
+def _cache_quantised(evidence: Seen) -> bool:
+    """Whether the KV cache has a type of its own, so that its line says nothing of the model's."""
+    pattern = re.compile(r"KV Cache is allocated\. dtype: torch\.(?!float16|bfloat16|float32)")
+    return any(pattern.match(line.message) for line in (evidence.journal.lines if evidence.journal else ()))
 
 
 def expecting(judged: tuple[Verdict, ...]) -> tuple[Verdict, ...]:

@@ -60,3 +60,11 @@ def test_no_other_value_than_the_one_given_is_proven(flag, value):
 def test_without_a_profile_the_attention_backend_is_not_proven():
     answer = {**ANSWER, "traces": [], "gaps": {"profile": "no profile was asked for"}}
     assert status("attention-backend", "torch_native", answer) is Status.NOT_PROVEN
+
+
+def test_a_cache_of_another_type_says_nothing_of_the_model():
+    other = {**ANSWER, "journal": ANSWER["journal"].replace("dtype: torch.float32,", "dtype: torch.float8_e4m3fn,")}
+    assert other != ANSWER
+    assert status("dtype", "float32", other) is Status.NOT_PROVEN
+    assert status("kv-cache-dtype", "fp8_e4m3", other) is Status.PROVEN
+    assert status("kv-cache-dtype", "fp8_e4m3") is Status.CONTRADICTED
