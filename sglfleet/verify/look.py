@@ -7,8 +7,9 @@ the flag, or was not looked at completely, is `not proven`, and the reason says 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sglfleet.verify.evidence import Seen, as_text, find, measured
 from sglfleet.verify.look_log import log
@@ -70,11 +71,28 @@ def _server_info(question: Question, seen: Seen) -> Sight:
         if any(fits):
             return contradicted(f"server_info says {name}={values[fits.index(True)]}", shown)
         return proven("server_info does not say so", shown, decisive=False)
+    if not all(fits) and measured(name) and (why := _as_divided(name, value, values, seen.info)):
+        return proven(why, shown)
     if not all(fits):
         return contradicted(f"server_info says {name}={values[fits.index(False)]}, expected {value}", shown)
     if measured(name):
         return proven("measured by the scheduler, not an argument told back", shown)
     return open_("server_info carries what was resolved, not what runs: its word proves nothing", shown, word=True)
+
+
+def _as_divided(name: str, wanted: str, values: list[str], info: Mapping[str, Any]) -> str:
+    """Why measured numbers are what was asked for all the same: in whole pages, or shared by replicas; "" if not."""
+    sizes = [info.get(key) for key in ("page_size", "dp_size")]
+    page, replicas = (size if isinstance(size, int) and size > 0 else 1 for size in sizes)
+    if not wanted.isdigit() or not all(value.isdigit() for value in values):
+        return ""
+    number = int(wanted)
+    if name == "max_total_num_tokens" and all(int(value) == number // page * page for value in values):
+        return f"measured by the scheduler: {number} in whole pages of {page} tokens"
+    each = name.endswith("effective_max_running_requests_per_dp") and replicas > 1
+    if each and all(int(value) == number // replicas for value in values):
+        return f"measured by the scheduler: {number} shared by {replicas} replicas"
+    return ""
 
 
 def _process(question: Question, seen: Seen) -> Sight:
@@ -130,6 +148,10 @@ def _response(question: Question, seen: Seen) -> Sight:
     hit = bool(re.fullmatch(value, got))
     if expectation.absent:
         return contradicted(f"{word}: {got}", shown) if hit else proven(f"{word}: {got}", shown)
+    replicas = (seen.info or {}).get("dp_size")
+    shared = name == "largest_prefill" and (seen.info or {}).get("enable_dp_attention") is True
+    if not hit and shared and isinstance(replicas, int) and value.isdigit() and got == str(int(value) // replicas):
+        return proven(f"the server behaves so: {value} shared by {replicas} replicas: {word}: {got}", shown)
     if hit:
         return proven(f"the server behaves so: {word}: {got}", shown)
     return contradicted(f"{word}: {got}, expected {value}", shown)

@@ -56,7 +56,7 @@ def _present(expectation: Expectation, journal: Journal, seen: Seen) -> Sight:
         why = "said only after clients could send requests, whose text some lines repeat: no proof"
         return open_(why, (_show(said[-1]),))
     if not hits:
-        return _missing(pattern, journal, seen)
+        return _missing(expectation, journal, seen)
     last = hits[-1]
     if _INTENT.search(last.message) and not re.search(r"\binitiali[sz]ed\b|\bended?\b|\ballocated\b", last.message):
         later = _retraction(last, journal)
@@ -79,7 +79,12 @@ def _present(expectation: Expectation, journal: Journal, seen: Seen) -> Sight:
     return proven("the journal says so" + (", every rank" if every and len(ranks) > 1 else ""), tuple(evidence))
 
 
-def _missing(pattern: str, journal: Journal, seen: Seen) -> Sight:
+def _missing(expectation: Expectation, journal: Journal, seen: Seen) -> Sight:
+    pattern = expectation.present
+    if "if told" in expectation.where:
+        kind = re.split("[:=]", pattern)[0]
+        if not any(journal.trusted(line) and re.match(kind, line.message) for line in journal.lines):
+            return open_("this release does not log it in a line that is known")
     doubtful = next((line for line in journal.lines if re.search(pattern, line.message)), None)
     shown = (f"not counted: {_show(doubtful)}",) if doubtful else ()
     if why := _incomplete(journal):

@@ -68,3 +68,28 @@ def test_a_cache_of_another_type_says_nothing_of_the_model():
     assert status("dtype", "float32", other) is Status.NOT_PROVEN
     assert status("kv-cache-dtype", "fp8_e4m3", other) is Status.PROVEN
     assert status("kv-cache-dtype", "fp8_e4m3") is Status.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "info", "state", "proven"),
+    [
+        ("max-total-tokens", 16400, {"page_size": 64, "max_total_num_tokens": 16384}, {}, True),
+        ("max-total-tokens", 16448, {"page_size": 64, "max_total_num_tokens": 16384}, {}, False),
+        ("max-running-requests", 8, {"dp_size": 2}, {"effective_max_running_requests_per_dp": 4}, True),
+        ("max-running-requests", 8, {"dp_size": 1}, {"effective_max_running_requests_per_dp": 4}, False),
+    ],
+)
+def test_numbers_in_whole_pages_and_shared_by_replicas(flag, value, info, state, proven):
+    told = {**ANSWER["server_info"], **info}
+    told["internal_states"] = [{**one, **state} for one in told["internal_states"]]
+    got = status(flag, value, {**ANSWER, "server_info": told})
+    assert got is (Status.PROVEN if proven else Status.CONTRADICTED)
+
+
+def test_a_release_that_does_not_log_a_thing_contradicts_nothing():
+    old = {
+        **ANSWER,
+        "journal": ANSWER["journal"].replace("KV Cache is allocated. dtype: torch.float32, ", "KV Cache: "),
+    }
+    assert status("dtype", "float32", old) is Status.NOT_PROVEN
+    assert status("kv-cache-dtype", "fp8_e4m3", old) is Status.NOT_PROVEN

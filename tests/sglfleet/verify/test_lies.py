@@ -43,6 +43,14 @@ def test_agreement_is_no_proof(expectation, evidence):
     assert status(evidence, expectation) is OPEN
 
 
+def test_a_chunk_that_replicas_share():
+    wanted = Expectation("response", present="largest_prefill=64")
+    info = {"dp_size": 2, "enable_dp_attention": True}
+    assert status(Seen(info=info, responses={"largest_prefill": 32}), wanted) is PROVEN
+    assert status(Seen(info=info, responses={"largest_prefill": 16}), wanted) is CONTRADICTED
+    assert status(Seen(info={"dp_size": 2}, responses={"largest_prefill": 32}), wanted) is CONTRADICTED
+
+
 def test_a_server_info_that_says_otherwise_contradicts():
     assert status(Seen(info={"a": "triton"}), Expectation("server_info", present="a=fa3")) is CONTRADICTED
 
