@@ -261,8 +261,9 @@ def serves(lab: Lab, host: str) -> str:
     """
     script = f"""systemctl -q is-active {UNIT} || exit 1
 pid=$(systemctl show -P MainPID {UNIT}); [ $pid -gt 0 ] || exit 1
-ask() {{ curl -sf -m 60 -o /dev/null -H 'Authorization: Bearer {KEY}' -d "$1" http://127.0.0.1:{PORT}/generate; }}
-ask '{{"text": "x"}}' || ask '{{"text": "x", "bootstrap_room": 0}}' || exit 1
+set -- -H 'Content-Type: application/json' -H 'Authorization: Bearer {KEY}' http://127.0.0.1:{PORT}/generate
+ask() {{ body=$1; shift; curl -sf -m 60 -o /dev/null -d "$body" "$@"; }}
+ask '{{"text": "x"}}' "$@" || ask '{{"text": "x", "bootstrap_room": 0}}' "$@" || exit 1
 tr '\\0' '\\n' < /proc/$pid/environ | sed -n s/^SGLFLEET_RELEASE=//p"""
     return lab.host(host).exec("sh", "-c", script).stdout.strip()
 

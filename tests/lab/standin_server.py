@@ -183,7 +183,7 @@ def wait(port, key, role):
     main = int(os.environ.get("MAINPID", "0"))
     alone = {} if role == "null" else {"bootstrap_host": "2.2.2.2", "bootstrap_room": 0}
     body = json.dumps({"text": "one", "sampling_params": {"max_new_tokens": 1}, **alone}).encode()
-    head = {"Authorization": f"Bearer {key}"}
+    head = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}  # the engine wants to be told
     while True:
         if main and not Path(f"/proc/{main}").exists():
             sys.exit("the server ended before it was ready")
