@@ -2,7 +2,8 @@
 
     pytest tests/lab/roll --junitxml=run.xml; python -m tests.lab.roll.record run.xml
 
-replaces everything below the mark in that page: date, commit, machine, and each test with its result.
+replaces everything below the mark in that page: date, commit, machine, and each test with its result. Several reports
+stand one below the other; `COMMIT=run.xml` where the run was not of the commit that is checked out.
 """
 
 from __future__ import annotations
@@ -26,29 +27,27 @@ def rows(suite: ET.Element) -> Iterator[tuple[str, str, str, float]]:
         yield case.get("classname", "").rpartition(".")[2], name, bad, float(case.get("time") or 0)
 
 
-def table(files: list[Path], commit: str) -> str:
-    """Markdown of several reports of one commit."""
-    suites = [suite for file in files for suite in ET.parse(file).getroot().iter("testsuite")]
+def section(file: Path, commit: str) -> str:
+    """Markdown of one report."""
+    suites = list(ET.parse(file).getroot().iter("testsuite"))
     found = [row for suite in suites for row in rows(suite)]
-    when = ", ".join(sorted({(suite.get("timestamp") or "?")[:16].replace("T", " ") for suite in suites}))
+    when = (suites[0].get("timestamp") or "?")[:16].replace("T", " ")
     passed = sum(row[2] == "passed" for row in found)
     seconds = sum(row[3] for row in found)
-    text = [
-        f"Begun {when}, commit {commit}, {os.cpu_count()} cores: {passed} of {len(found)} passed, {seconds:.0f} s.",
-        "",
-    ]
-    text += ["| file | test | result | s |", "|---|---|---|---|"]
+    text = [f"Begun {when}, commit {commit}, {os.cpu_count()} cores: {passed} of {len(found)} passed, {seconds:.0f} s."]
+    text += ["", "| file | test | result | s |", "|---|---|---|---|"]
     text += [f"| {file} | {name} | {result} | {took:.0f} |" for file, name, result, took in found]
     return "\n".join(text) + "\n"
 
 
 def main() -> None:
-    commit = subprocess.run(
+    now = subprocess.run(
         ["git", "log", "-1", "--format=%h"], capture_output=True, text=True, check=True, cwd=PAGE.parent
     ).stdout.strip()
-    commit = os.environ.get("COMMIT", commit)
+    told = [word.rpartition("=") for word in sys.argv[1:]]
+    sections = [section(Path(name), commit or now) for commit, _, name in told]
     head = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
-    PAGE.write_text(f"{head}{MARK}\n\n{table([Path(name) for name in sys.argv[1:]], commit)}", encoding="utf-8")
+    PAGE.write_text(f"{head}{MARK}\n\n" + "\n".join(sections), encoding="utf-8")
 
 
 if __name__ == "__main__":
