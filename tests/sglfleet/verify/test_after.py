@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from sglfleet.verify.after import Effect, reference, slower, told
@@ -73,3 +76,18 @@ def test_what_was_not_measured_is_said():
     assert (first, last) == ("h1 seed 1 at 4: x: y", "not measured: no valid run")
     (line,) = told(Effect("h1", "s", "r2", Measured(valid=released("r2", [1.0, 2.0]))))
     assert "2 valid runs; nothing of its kind to compare with" in line
+
+
+def test_the_report_of_a_deploy_has_a_schema_for_it():
+    schema = json.loads((Path(__file__).parents[3] / "schemas/deploy.json").read_text())["properties"]["effects"]
+    a, b = released("r1", [1000.0, 1001.0, 999.0]), released("r2", [700.0, 701.0, 699.0])
+    comparison = compare(a, b)
+    effects = [
+        Effect("h1", "s", "r2", Measured(valid=b), tuple(a), comparison, slower(comparison), "halt"),
+        Effect("h1", "s", "", Measured(failed=["h1: no answer"])),
+    ]
+    told = json.loads(json.dumps([effect.to_json() for effect in effects]))
+    jsonschema.Draft7Validator(schema).validate(told)
+    assert [one["effect"] for one in told] == ["slower", "not compared"]
+    assert told[0]["slower"].startswith("slower than r1")
+    assert told[1]["problems"] == ["h1: no answer"]
