@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from validators.service import Benchmark
 
 POLL = 2.0  # s between looks at a benchmark that runs on a host
+LOST = 180.0  # s without an answer to one look: a host whose CPUs are all at work answers late
 STALE = 30  # s without a look: whoever followed the benchmark is gone
 UNIT = "sglfleet-bench-"
 UNPACK = "import json,sys\nfor n, t in json.load(sys.stdin).items(): open(sys.argv[1] + chr(47) + n, chr(119)).write(t)"
@@ -204,7 +205,7 @@ def measure(
     try:
         while True:
             time.sleep(POLL)
-            state, *lines = operations.run(host, look_script(target, name, seen)).out.split("\n")
+            state, *lines = operations.run(host, look_script(target, name, seen), timeout=LOST).out.split("\n")
             seen += len(lines)
             for line in lines:
                 told = json.loads(line)
