@@ -1,14 +1,16 @@
 """Evaluates the source text of one of the engine's conditions with three values: true, false, nobody can tell.
 
-Nothing is executed: the text is parsed, and only comparisons, `and`, `or`, `not`, `in`, `a if b else c` and literals
-are understood.
+Nothing is executed: the text is parsed, and only comparisons, `and`, `or`, `not`, `in`, `a if b else c`, literals,
+whole-number arithmetic, and a few calls that change nothing (`len`, `set`, `.upper()`, `getattr` with a name) are
+understood.
 What any other piece is, `lookup` says from its source text ("self.tp_size", "is_sm90_supported()"), or UNKNOWN.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -29,8 +31,51 @@ def holds(text: str, lookup: Lookup) -> bool | None:
     tree = _parse(text)
     if tree is None:
         return None
-    value = _value(tree, lookup)
-    return None if value is UNKNOWN else bool(value)
+    found = _value(tree, lookup)
+    return None if found is UNKNOWN else bool(found)
+
+
+def value(text: str, lookup: Lookup) -> Any:
+    """What an expression is, or UNKNOWN."""
+    tree = _parse(text)
+    return UNKNOWN if tree is None else _value(tree, lookup)
+
+
+@lru_cache(maxsize=4096)
+def atoms(text: str) -> frozenset[str]:
+    """The pieces of a condition that only `lookup` can tell."""
+    tree = _parse(text)
+    return frozenset((text,)) if tree is None else frozenset(_pieces(tree))
+
+
+def _pieces(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant):
+        return
+    inner: list[ast.expr] = []
+    if isinstance(node, ast.BoolOp):
+        inner = node.values
+    elif isinstance(node, ast.UnaryOp):
+        inner = [node.operand]
+    elif isinstance(node, ast.Compare):
+        inner = [node.left, *node.comparators]
+    elif isinstance(node, ast.IfExp):
+        inner = [node.test, node.body, node.orelse]
+    elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+        inner = node.elts
+    elif isinstance(node, ast.BinOp):
+        inner = [node.left, node.right]
+    elif isinstance(node, ast.Call) and not node.keywords and node.args:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if isinstance(node.func, ast.Attribute) and name in _OF_TEXT:
+            inner = [node.func.value, *node.args]
+        elif isinstance(node.func, ast.Name) and (name in _OF_VALUES or name in _OF_SEVERAL):
+            inner = node.args
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _OF_TEXT:
+        inner = [node.func.value]
+    if not inner and not isinstance(node, ast.Tuple | ast.List | ast.Set):
+        yield _source(node)
+    for child in inner:
+        yield from _pieces(child)
 
 
 @lru_cache(maxsize=8192)
@@ -63,9 +108,87 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
         return _compare(node, lookup)  # type: ignore[arg-type]
     if kind is ast.IfExp:
         return _choice(node, lookup)  # type: ignore[arg-type]
-    if kind in (ast.Tuple, ast.List, ast.Set):
+    if kind in (ast.Tuple, ast.List):
         return [_value(item, lookup) for item in node.elts]  # type: ignore[attr-defined]
-    return lookup(_source(node))
+    if kind is ast.Set:
+        items = [_value(item, lookup) for item in node.elts]  # type: ignore[attr-defined]
+        return items if UNKNOWN in items else sorted(set(items), key=str)
+    found = lookup(_source(node))
+    if found is not UNKNOWN:
+        return found
+    if kind is ast.Call:
+        return _call(node, lookup)  # type: ignore[arg-type]
+    if kind is ast.BinOp:
+        return _arithmetic(node, lookup)  # type: ignore[arg-type]
+    return _item(node, lookup) if kind is ast.Subscript else UNKNOWN  # type: ignore[arg-type]
+
+
+def _call(node: ast.Call, lookup: Lookup) -> Any:
+    """Calls whose result depends on their arguments alone."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if node.keywords:
+        return UNKNOWN
+    if isinstance(node.func, ast.Attribute):
+        text = _value(node.func.value, lookup)
+        words = [_value(argument, lookup) for argument in node.args]
+        known = isinstance(text, str) and all(isinstance(word, str) for word in words)
+        return getattr(text, name)(*words) if known and name in _OF_TEXT else UNKNOWN
+    if name == "getattr" and len(node.args) in (2, 3) and isinstance(node.args[1], ast.Constant):
+        return lookup(_source(node.args[0]) + "." + str(node.args[1].value))
+    if name in _OF_SEVERAL and len(node.args) > 1:
+        values = [_value(argument, lookup) for argument in node.args]
+        numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+        return _OF_SEVERAL[name](values) if numbers else UNKNOWN
+    if name in _OF_VALUES and len(node.args) == 1:
+        subject = _value(node.args[0], lookup)
+        if subject is UNKNOWN or (isinstance(subject, list) and UNKNOWN in subject):
+            return UNKNOWN
+        try:
+            return _OF_VALUES[name](subject)
+        except (TypeError, ValueError):
+            return UNKNOWN
+    return UNKNOWN
+
+
+_OF_TEXT = ("upper", "lower", "strip", "startswith", "endswith", "replace")
+_OF_SEVERAL: dict[str, Callable[[Any], Any]] = {"max": max, "min": min}
+_OF_VALUES: dict[str, Callable[[Any], Any]] = {
+    "len": len,
+    "set": lambda one: sorted(set(one), key=str),
+    "bool": bool,
+    "int": int,
+}
+
+
+def _arithmetic(node: ast.BinOp, lookup: Lookup) -> Any:
+    left, right = _value(node.left, lookup), _value(node.right, lookup)
+    operate = _OPERATORS.get(type(node.op))
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (left, right))
+    if operate is None or not numbers or max(abs(left), abs(right)) > 1 << 40:
+        return UNKNOWN
+    try:
+        return operate(left, right)
+    except ZeroDivisionError:
+        return UNKNOWN
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+}
+
+
+def _item(node: ast.Subscript, lookup: Lookup) -> Any:
+    """One of a list that is known, by its number."""
+    number = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    if not isinstance(number, int) or isinstance(number, bool):
+        return UNKNOWN
+    subject = _value(node.value, lookup)
+    return subject[number] if isinstance(subject, list | tuple) and -len(subject) <= number < len(subject) else UNKNOWN
 
 
 def _choice(node: ast.IfExp, lookup: Lookup) -> Any:
@@ -104,13 +227,13 @@ def _bool(every: bool, values: list[ast.expr], lookup: Lookup) -> Any:
 def _compare(node: ast.Compare, lookup: Lookup) -> Any:
     left = _value(node.left, lookup)
     unsure = False
-    for operator, right_node in zip(node.ops, node.comparators, strict=True):
+    for compared, right_node in zip(node.ops, node.comparators, strict=True):
         right = _value(right_node, lookup)
-        if _unsure(operator, left, right):
+        if _unsure(compared, left, right):
             unsure = True
         else:
             try:
-                if not _test(operator, left, right):
+                if not _test(compared, left, right):
                     return False
             except TypeError:
                 unsure = True
@@ -118,27 +241,43 @@ def _compare(node: ast.Compare, lookup: Lookup) -> Any:
     return UNKNOWN if unsure else True
 
 
-def _unsure(operator: ast.cmpop, left: Any, right: Any) -> bool:
+def _unsure(compared: ast.cmpop, left: Any, right: Any) -> bool:
     if left is UNKNOWN or right is UNKNOWN:
         return True
     if isinstance(right, list) and any(item is UNKNOWN for item in right):
-        return not (isinstance(operator, ast.In | ast.NotIn) and any(item == left for item in right))
+        return not (isinstance(compared, ast.In | ast.NotIn) and any(item == left for item in right))
     return isinstance(left, list) and any(item is UNKNOWN for item in left)
 
 
-def _test(operator: ast.cmpop, left: Any, right: Any) -> bool:
-    if isinstance(operator, ast.Eq | ast.Is):
+def _test(compared: ast.cmpop, left: Any, right: Any) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return _lists(compared, left, right)
+    if isinstance(compared, ast.Eq | ast.Is):
         return bool(left == right and (left is None) == (right is None))
-    if isinstance(operator, ast.NotEq | ast.IsNot):
+    if isinstance(compared, ast.NotEq | ast.IsNot):
         return not (left == right and (left is None) == (right is None))
-    if isinstance(operator, ast.In):
+    if isinstance(compared, ast.In):
         return left in right
-    if isinstance(operator, ast.NotIn):
+    if isinstance(compared, ast.NotIn):
         return left not in right
-    if isinstance(operator, ast.Lt):
+    if isinstance(compared, ast.Lt):
         return bool(left < right)
-    if isinstance(operator, ast.LtE):
+    if isinstance(compared, ast.LtE):
         return bool(left <= right)
-    if isinstance(operator, ast.Gt):
+    if isinstance(compared, ast.Gt):
         return bool(left > right)
     return bool(left >= right)
+
+
+def _lists(compared: ast.cmpop, left: list[Any], right: list[Any]) -> bool:
+    """Two lists, tuples or sets: the source compares them by order (`==` of tuples) or as sets (`<=`)."""
+    if isinstance(compared, ast.Eq | ast.NotEq):
+        return (left == right) is isinstance(compared, ast.Eq)
+    if any(not isinstance(item, str) for item in (*left, *right)):
+        raise TypeError("only names are compared as sets")
+    one, other = set(left), set(right)
+    if isinstance(compared, ast.LtE | ast.Lt):
+        return one <= other if isinstance(compared, ast.LtE) else one < other
+    if isinstance(compared, ast.GtE | ast.Gt):
+        return one >= other if isinstance(compared, ast.GtE) else one > other
+    raise TypeError("not a comparison of sets")

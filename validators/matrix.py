@@ -15,6 +15,10 @@ from validators.verdict import Outcome, Value, Verdict
 SMS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
 
 
+# classes of models that gates tell apart, by an architecture that stands for each
+MODELS = {"dense": "LlamaForCausalLM", "experts": "Qwen3MoeForCausalLM", "latent attention": "DeepseekV3ForCausalLM"}
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One flag with one value, on every SM."""
@@ -22,6 +26,7 @@ class Row:
     flag: str
     value: Value
     cells: dict[str, Verdict]  # SM -> verdict
+    model: str = ""  # the class of model it holds for, where that decides and nobody named an architecture
 
     @property
     def differs(self) -> bool:
@@ -41,7 +46,17 @@ def rows(base: Case, sms: tuple[str, ...] = SMS, flags: tuple[str, ...] = ()) ->
     """
     release = load_sglang(base.sglang)
     asked = [flag for flag in (flags or sorted(by_flag())) if flag in release.flags]
-    return [_row(base, flag, value, sms) for flag in asked for value in values(release.flags[flag])]
+    return [row for flag in asked for value in values(release.flags[flag]) for row in _by_model(base, flag, value, sms)]
+
+
+def _by_model(base: Case, flag: str, value: Value, sms: tuple[str, ...]) -> list[Row]:
+    """One row; or one for each class of model, where the class settles what is not known without it."""
+    row = _row(base, flag, value, sms)
+    if base.model_arch or all(verdict.outcome is not Outcome.UNKNOWN for verdict in row.cells.values()):
+        return [row]
+    each = [replace(_row(replace(base, model_arch=a), flag, value, sms), model=name) for name, a in MODELS.items()]
+    told = {tuple(verdict.outcome for verdict in one.cells.values()) for one in each}
+    return each if len(told) > 1 else [row]
 
 
 def values(flag: Flag) -> Iterator[Value]:

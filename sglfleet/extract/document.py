@@ -28,6 +28,39 @@ class Places:
         return [list(key) for key in self._numbers]
 
 
+class Texts:
+    """Conditions repeat in most rows; a row has their numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def rows(self) -> list[str]:
+        return list(self._numbers)
+
+
+def env_row(row: Row, places: Places) -> list[Any]:
+    """[name, at, type, default]; what is empty at the end is left out."""
+    out = [row["name"], places.at(row), row.get("type", ""), row.get("default")]
+    while out[-1] in ("", None):
+        out.pop()
+    return out
+
+
+def check_row(row: Row, places: Places, texts: Texts) -> list[Any]:
+    """[at, quote, conditions, message]"""
+    at = places.at({**row, "path": row["file"]})
+    return [at, row["condition"], [texts.number(g) for g in row["guards"]], row["text"]]
+
+
+def sited(row: Row, places: Places) -> Row:
+    """A row that has a line of its own beside: file and symbol as the number of their place, `in`."""
+    number, _ = places.at({**row, "path": row["file"]})
+    return {"in": number, **{k: v for k, v in row.items() if k not in ("file", "symbol")}}
+
+
 def flag_row(row: Row, places: Places) -> Row:
     value = row["kind"] == "value"
     store_true = row["action"] == "store_true"
@@ -78,6 +111,9 @@ def placed(row: Row, places: Places) -> Row:
     }
 
 
+MANY = 60  # plain values in a list from which on each has a line of its own
+
+
 def dump(document: Row) -> str:
     """JSON with one row a line, so that a diff of two releases can be read."""
     lines = [f"  {_json(key)}: {_block(document[key])}" for key in document]
@@ -85,7 +121,8 @@ def dump(document: Row) -> str:
 
 
 def _block(value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict | list):
+    rows = isinstance(value, list) and value and (isinstance(value[0], dict | list) or len(value) > MANY)
+    if rows:
         return "[\n" + ",\n".join(f"    {_json(row)}" for row in value) + "\n  ]"
     if isinstance(value, dict) and any(isinstance(v, dict | list) for v in value.values()):
         return "{\n" + ",\n".join(f"    {_json(k)}: {_json(v)}" for k, v in value.items()) + "\n  }"

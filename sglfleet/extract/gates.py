@@ -10,7 +10,6 @@ from sglfleet.extract.logs import logs
 from sglfleet.extract.predicates import predicates
 from sglfleet.extract.sites import Survey, plain
 from sglfleet.extract.sites_capability import capabilities
-from sglfleet.extract.sites_resolution import resolution
 from sglfleet.extract.tree import SourceTree
 
 
@@ -23,7 +22,6 @@ def gates(tree: SourceTree, release: str) -> dict[str, Any]:
     return {
         "predicates": predicates(survey),
         "sites": {
-            "resolution": resolution(tree),
             "raises": [plain(site) for site in survey.sites()],
             "capabilities": capabilities(survey),
         },

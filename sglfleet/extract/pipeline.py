@@ -8,15 +8,17 @@ from typing import Any
 from sglfleet.extract import annotated, cuda, env, flags, pins
 from sglfleet.extract import flashinfer as generators
 from sglfleet.extract.checks import checks
-from sglfleet.extract.document import Places, flag_row, generator_row, placed
+from sglfleet.extract.document import Places, Texts, check_row, env_row, flag_row, generator_row, sited
 from sglfleet.extract.interpret import Interpreter
 from sglfleet.extract.named import automatic, named
 from sglfleet.extract.native import runners
 from sglfleet.extract.scope import Scopes
+from sglfleet.extract.sites_resolution import resolution
 from sglfleet.extract.tree import SourceTree
 from validators.knowledge.loader import FORMAT
 
-EXTRACTOR = "1"  # raised whenever the same artifact gives other rows
+# raised whenever the same artifact gives other rows
+EXTRACTOR = {"sglang": "2", "flashinfer": "1", "kernels": "1"}
 PACKAGES = ("flashinfer", "flashinfer.comm", "flashinfer.fused_moe")  # those whose names SGLang probes
 Document = dict[str, Any]
 Gates = Callable[[SourceTree, str], Document]
@@ -29,19 +31,29 @@ def sglang(tree: SourceTree, gates: Gates) -> Document:
     places = Places()
     python, requirements = pins.pins(tree)
     doubts = annotated.doubts(interpreter)
+    rows = [flag_row(row, places) for row in options]
+    variables = [env_row(row, places) for row in env.variables(interpreter)]
+    defaults = fields | {row["field"]: row["default"] for row in options if row["field"]}
+    texts = Texts()
+    resolved = resolution(tree, defaults, places, texts)
+    stops = [check_row(row, places, texts) for row in checks(tree)]
+    more = gates(tree, tree.version)
+    more["sites"] = {name: [sited(row, places) for row in rows] for name, rows in more["sites"].items()}
     return {
         **head("sglang", tree),
         **({"doubts": doubts} if doubts else {}),
         "python": python,
         "pins": [{k: v for k, v in row.items() if v} for row in requirements],
-        "flags": [flag_row(row, places) for row in options],
+        "flags": rows,
         "fields": fields,
-        "env": [placed(row, places) for row in env.variables(interpreter)],
+        "env": variables,
         "places": places.rows(),
-        "checks": checks(tree),
+        "conditions": texts.rows(),
+        "checks": stops,
         "tests": named(tree),
         "switches": automatic(tree),
-        **gates(tree, tree.version),
+        **resolved,
+        **more,
     }
 
 
@@ -50,7 +62,7 @@ def head(subject: str, tree: SourceTree) -> Document:
         "format": FORMAT,
         "subject": subject,
         "release": tree.version,
-        "extractor": EXTRACTOR,
+        "extractor": EXTRACTOR[subject],
         "artifact": {"name": tree.name, "file": tree.file, "sha256": tree.sha256},
     }
 

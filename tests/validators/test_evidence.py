@@ -12,7 +12,8 @@ import pytest
 from tests.validators.asking import ask, rows, verdict
 from tests.validators.opening import stands
 from validators.knowledge import load_sglang, releases
-from validators.rules.context import place
+from validators.rules import resolved
+from validators.rules.context import checks, place
 from validators.verdict import Evidence
 
 ROWS = rows("evidence")
@@ -43,8 +44,11 @@ def test_a_wrong_line_does_not_stand(tmp_path: Path) -> None:
 def everything(release: str) -> list[Evidence]:
     """All places of the gate's conditions in a release."""
     known = load_sglang(release)
-    kept = [*known.gates.get("checks", ()), *known.gates.get("tests", ()), *known.gates.get("switches", ())]
-    return [place(known, row) for row in kept if not row.get("missing")]
+    stops = [row for rows in checks(known).values() for row in rows]
+    kept = [*stops, *known.gates.get("tests", ()), *known.gates.get("switches", ())]
+    steps = resolved.table(known).stops.values()
+    resolving = [step.proof for found in steps for step in found]
+    return [*(place(known, row) for row in kept if not row.get("missing")), *resolving]
 
 
 @pytest.mark.skipif("SGLFLEET_TREES" not in os.environ, reason="SGLFLEET_TREES: folder of unpacked artifacts, by name")

@@ -129,6 +129,42 @@ REPORTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "does not read",
         {"sglang": "0.5.23", "sm": "10.3", "args": {}, "env": {"SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": "true"}},
     ),
+    "two back ends of the data-centre cards asked for on a workstation card with SM 12.0": (
+        "refuse",
+        "flashinfer_trtllm for SM 12.0",
+        {
+            "sglang": "0.5.8",
+            "sm": "12.0",
+            "gpus": 8,
+            "model_arch": "DeepseekV3ForCausalLM",
+            "args": {
+                "tp-size": 8,
+                "quantization": "modelopt_fp4",
+                "moe-runner-backend": "flashinfer_trtllm",
+                "attention-backend": "trtllm_mla",
+                "fp4-gemm-backend": "flashinfer_cutlass",
+                "page-size": 64,
+            },
+        },
+    ),
+    "experts in NVFP4 come out as garbage on SM 12.0 with one FlashInfer release": (
+        "warn",
+        "wrong results",
+        {
+            "sglang": "0.5.9",
+            "sm": "12.0",
+            "flashinfer": "0.6.5",
+            "gpus": 4,
+            "interconnect": "pcie",
+            "model_arch": "Qwen3MoeForCausalLM",
+            "args": {"tp-size": 4, "quantization": "modelopt_fp4", "moe-runner-backend": "flashinfer_cutlass"},
+        },
+    ),
+    "an image of a day on B300, whose assembler does not know SM 10.3": (
+        "refuse",
+        "not a release number",
+        {"sglang": "nightly-dev-20251128-bce40fa2", "sm": "10.3", "gpus": 8, "gpu_name": "B300", "args": {}},
+    ),
     "mooncake on a host without RDMA": (
         "refuse",
         "no RDMA device",
@@ -155,3 +191,11 @@ def test_false_of_a_tri_state_flag_is_written_out() -> None:
     judgement = ask("0.5.23", "9.0", args={"dllm-fdfo": False, "lora-strict-loading": True})
     assert judgement.decision == "accept"
     assert judgement.argv == ("--no-dllm-fdfo", "--lora-strict-loading")
+
+
+def test_every_back_end_that_cannot_run_is_named_at_once() -> None:
+    """A start stops at the first; the report says both."""
+    _, _, case = REPORTS["two back ends of the data-centre cards asked for on a workstation card with SM 12.0"]
+    refused = {one.flag for one in ask(**case).verdicts if one.decision == "refuse"}
+    assert refused >= {"moe-runner-backend", "attention-backend"}
+    assert "fp4-gemm-backend" not in refused

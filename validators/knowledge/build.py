@@ -39,6 +39,9 @@ OWN = frozenset(
 
 def sglang(raw: Row) -> Sglang:
     places: list[list[str]] = raw["places"]
+    for rows in (raw.get("sites") or {}).values():
+        for row in rows:
+            row["file"], row["symbol"] = places[row.pop("in")]
     return Sglang(
         version=raw["release"],
         artifact=Artifact(**raw["artifact"]),
@@ -46,10 +49,10 @@ def sglang(raw: Row) -> Sglang:
         python=raw["python"],
         flags={row["name"]: _flag(row, places) for row in raw["flags"]},
         pins=_pins(raw),
-        env={row["name"]: _env(row, places) for row in raw["env"]},
+        env={row[0]: _env(row, places) for row in raw["env"]},
         fields=raw["fields"],
         doubts=tuple(raw.get("doubts", ())),
-        gates={key: value for key, value in raw.items() if key not in OWN},
+        gates={key: value for key, value in raw.items() if key not in OWN} | {"places": places},
     )
 
 
@@ -125,8 +128,10 @@ def _flag(row: Row, places: list[list[str]]) -> Flag:
     )
 
 
-def _env(row: Row, places: list[list[str]]) -> EnvVar:
-    return EnvVar(row["name"], row.get("type", ""), row.get("default"), _place(row, places))
+def _env(row: list[Any], places: list[list[str]]) -> EnvVar:
+    """[name, at, type, default]; the last two may be missing."""
+    kind = row[2] if len(row) > 2 else ""
+    return EnvVar(row[0], kind, row[3] if len(row) > 3 else None, _place({"at": row[1]}, places))
 
 
 def _generator(row: Row, places: list[list[str]]) -> Generator:

@@ -16,7 +16,7 @@ from validators.knowledge import build
 from validators.knowledge.model import Flashinfer, Kernels, Sglang
 
 SHIPPED = Path(__file__).parent / "data"
-FORMAT = 1  # of the knowledge files; a file of another format is refused, never half understood
+FORMAT = 2  # of the knowledge files; a file of another format is refused, never half understood
 Subject = Literal["sglang", "flashinfer", "kernels"]
 
 

@@ -126,6 +126,11 @@ class Sglang:
     fields: Mapping[str, Any] = field(default_factory=dict)  # ServerArgs fields with no flag -> default
     doubts: tuple[str, ...] = ()  # what the extractor could only read by the rules of other releases
 
+    @cached_property
+    def key(self) -> str:
+        """Tells what is known of one release from what is known of any other, for tables that are made once."""
+        return f"{self.version} {self.extractor} {self.artifact.sha256} {len(self.gates)}"
+
     @property
     def predicates(self) -> Json:
         return self.gates.get("predicates", [])

@@ -175,7 +175,7 @@ def _effect(c: Context, backend: str) -> Effect:
     """What becomes of the fusion; the same question is answered once."""
     case = c.case
     key = (
-        *(c.release.artifact.sha256, c.sm_text, backend, c.tp, c.nnodes, c.dp_attention, c.arch, c.flashinfer_version),
+        *(c.release.key, c.sm_text, backend, c.tp, c.nnodes, c.dp_attention, c.arch, c.flashinfer_version),
         *(case.interconnect, case.multicast, case.p2p, case.flashinfer, c.args.get("enable-deterministic-inference")),
     )
     if key not in _EFFECTS:

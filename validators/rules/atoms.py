@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from validators.conditions import UNKNOWN
-from validators.knowledge.model import Artifact, Sglang
+from validators.knowledge.model import Sglang
 
 if TYPE_CHECKING:
     from validators.rules.context import Context
@@ -28,14 +28,16 @@ _STABLE = {
     "disaggregation_mode",
     "flashinfer_allreduce_fusion_backend",
 }
+_BACK_ENDS = ("attention-backend", "prefill-attention-backend", "decode-attention-backend")
 _STAGES = ("prefill_attention_backend", "decode_attention_backend")
 _OWNER = re.compile(r"^(self|cfg|view|args|server_args|.*server_args.*|get_\w+\(\)(\.\w+)*)$")
 _TAIL = re.compile(r"^(?:(?P<owner>.+)\.)?(?P<name>\w+)(?P<call>\(\))?$")
 _INDEXED = re.compile(r"^\w*server_args_dict(?:\[|\.get\()'(?P<name>\w+)'")
 _CAPABILITY = re.compile(r"get_device_capability\([^)]*\)")
+_CHOSEN = re.compile(r"^\w+Backend\([\w.()]*\.(\w+)\)\.is_(\w+)\(\)$")  # Backend(cfg.x).is_y()
 _ENV = re.compile(r"^envs\.(\w+)\.get\(\)$")
-_FIELDS: dict[Artifact, dict[str, str]] = {}
-_SMS: dict[Artifact, dict[str, frozenset[str] | None]] = {}
+_FIELDS: dict[str, dict[str, str]] = {}
+_SMS: dict[str, dict[str, frozenset[str] | None]] = {}
 
 
 def value(c: Context, text: str) -> Any:
@@ -48,6 +50,21 @@ def value(c: Context, text: str) -> Any:
         return _sparse(c)
     if text.startswith("parse_connector_type("):
         return "a path"  # what a service file names; never another instance of the engine
+    if text.startswith("attention_backends_of(") or text.endswith(".get_attention_backends()"):
+        return [attention(c, "prefill"), attention(c, "decode")]
+    if text.startswith("_resolve_speculative_algorithm_alias("):
+        named = field(c, "speculative_algorithm")
+        return {"NEXTN": "EAGLE"}.get(named.upper(), named.upper()) if isinstance(named, str) else named
+    if text.endswith(".decision_config"):
+        return c.case.checkpoint.get("decision_config")  # of checkpoints that answer one question without generating
+    if text.endswith("_attention_backend_str"):
+        return attention(c, "prefill" if "prefill" in text else "decode")
+    chosen = _CHOSEN.match(text)
+    if chosen:
+        named = field(c, chosen[1])
+        return UNKNOWN if named is UNKNOWN else named == chosen[2]
+    if "is_attention_backend_not_set(" in text:
+        return not any(c.given(flag) for flag in _BACK_ENDS)
     if text == "ConnectorType.INSTANCE":
         return text
     match = _split(text)
@@ -59,7 +76,7 @@ def value(c: Context, text: str) -> Any:
     sms = _predicate(c.release, owner, name)
     if sms is not None:
         return c.sm_text in sms if c.sm_text else UNKNOWN
-    if owner == "[]" or (owner and _OWNER.match(owner)):
+    if owner == "[]" or (owner and _OWNER.match(owner) and "model_config" not in owner):
         return field(c, name)
     return UNKNOWN
 
@@ -79,13 +96,20 @@ def _split(text: str) -> tuple[str, str] | None:
     return match["owner"] or "", match["name"]
 
 
+def attention(c: Context, stage: str) -> Any:
+    """The back end of prefill or decode: its own flag, else the common one; UNKNOWN where the engine picks it."""
+    return c.args.get(f"{stage}-attention-backend") or c.args.get("attention-backend") or UNKNOWN
+
+
 def field(c: Context, name: str) -> Any:
     """The value of a field of the engine's arguments, as far as the flags given say it."""
-    flag = _fields(c.release).get(name)
+    flag = fields(c.release).get(name)
     if flag is None:
         return UNKNOWN
     if flag in c.args:
         return c.args[flag]
+    if name == "device":
+        return "cuda"
     if name in _STAGES and "attention-backend" in c.args:
         return None  # a stage without a back end of its own has the common one
     found = c.release.flags[flag]
@@ -108,21 +132,22 @@ _TOPOLOGY = (
 
 def flags_of(release: Sglang, text: str) -> tuple[str, ...]:
     """Flags on which the value of a condition can depend."""
-    key = (release.artifact.sha256, text)
+    key = (release.key, text)
     found = _FLAGS_OF.get(key)
     if found is None:
-        fields = _fields(release)
-        named = {fields[word] for word in _WORD.findall(text) if word in fields}
-        if any(stage in text for stage in _STAGES):
-            named.add("attention-backend")
+        known = fields(release)
+        named = {known[word] for word in _WORD.findall(text) if word in known}
+        if any(word in text for word in (*_STAGES, "attention_backend", "_backend")):
+            named.update(_BACK_ENDS)
         found = _FLAGS_OF[key] = (*_TOPOLOGY, *sorted(named - set(_TOPOLOGY)))
     return found
 
 
-def _fields(release: Sglang) -> dict[str, str]:
-    table = _FIELDS.get(release.artifact)
+def fields(release: Sglang) -> dict[str, str]:
+    """Field of the arguments -> the flag that sets it."""
+    table = _FIELDS.get(release.key)
     if table is None:
-        table = _FIELDS[release.artifact] = {flag.field: flag.name for flag in release.flags.values() if flag.field}
+        table = _FIELDS[release.key] = {flag.field: flag.name for flag in release.flags.values() if flag.field}
     return table
 
 
@@ -132,9 +157,9 @@ def _predicate(release: Sglang, owner: str, name: str) -> frozenset[str] | None:
     `get_platform().is_sm120` is not `is_sm120()`: what is asked of the platform is listed as `platform.is_sm120`. A
     name that two modules define differently says nothing.
     """
-    table = _SMS.get(release.artifact)
+    table = _SMS.get(release.key)
     if table is None:
-        table = _SMS[release.artifact] = {}
+        table = _SMS[release.key] = {}
         for row in release.predicates or ():
             sms = frozenset(row["sms"]) if row.get("sms") is not None else None
             if table.setdefault(row["name"], sms) != sms:
@@ -194,7 +219,16 @@ def mla(c: Context) -> Any:
     return c.arch in row["value"]
 
 
+def deepseek(c: Context) -> Any:
+    """Is the model treated as DeepSeek by deterministic inference; UNKNOWN where that depends on the release's list."""
+    if c.arch in ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"):
+        return True
+    listed_later = ("Deepseek", "Glm", "MistralLarge3", "Pixtral")
+    return UNKNOWN if not c.arch or c.arch.startswith(listed_later) else False
+
+
 _KNOWN: dict[str, Any] = {
+    "is_deepseek_model": deepseek,
     "major": lambda c: c.sm[0] if c.sm_text else UNKNOWN,
     "minor": lambda c: c.sm[1] if c.sm_text else UNKNOWN,
     "get_device_sm": lambda c: c.sm[0] * 10 + c.sm[1] if c.sm_text else UNKNOWN,

@@ -9,7 +9,7 @@ from typing import Any
 from validators import conditions
 from validators.case import Case
 from validators.knowledge.loader import UnknownReleaseError, load_flashinfer
-from validators.knowledge.model import Artifact, Flag, Flashinfer, Generator, Sglang
+from validators.knowledge.model import Flag, Flashinfer, Generator, Sglang
 from validators.rules import atoms
 from validators.rules.interface import Part
 from validators.verdict import Evidence, Expectation, Gate, Outcome, Step, Value
@@ -17,17 +17,17 @@ from validators.verdict import Evidence, Expectation, Gate, Outcome, Step, Value
 Sm = tuple[int, int]
 
 
-_NAMED: dict[Artifact, dict[str, dict[str, Any]]] = {}
+_NAMED: dict[str, dict[str, dict[str, Any]]] = {}
 _HELD: dict[tuple[Any, ...], bool | None] = {}  # conditions answered before, for the same host, model and flags
-_CHECKS: dict[Artifact, dict[str, list[dict[str, Any]]]] = {}
-_PROOFS: dict[tuple[Artifact, str], Evidence | None] = {}
+_CHECKS: dict[str, dict[str, list[dict[str, Any]]]] = {}
+_PROOFS: dict[tuple[str, str], Evidence | None] = {}
 
 
 def _named(release: Sglang) -> dict[str, dict[str, Any]]:
     """The named sites of a release; read once."""
-    rows = _NAMED.get(release.artifact)
+    rows = _NAMED.get(release.key)
     if rows is None:
-        rows = _NAMED[release.artifact] = {
+        rows = _NAMED[release.key] = {
             row["name"]: row for row in (*release.gates.get("named", ()), *release.gates.get("tests", ()))
         }
     return rows
@@ -35,16 +35,20 @@ def _named(release: Sglang) -> dict[str, dict[str, Any]]:
 
 def checks(release: Sglang) -> dict[str, list[dict[str, Any]]]:
     """The places where a release stops the start depending on the SM, by the function they stand in."""
-    found = _CHECKS.get(release.artifact)
+    found = _CHECKS.get(release.key)
     if found is None:
-        found = _CHECKS[release.artifact] = {}
-        for row in release.gates.get("checks", ()):
-            found.setdefault(row["symbol"].rsplit(".", 1)[-1], []).append(row)
+        found = _CHECKS[release.key] = {}
+        places, texts = release.gates.get("places", ()), release.gates.get("conditions", ())
+        for (number, line), quote, guards, text in release.gates.get("checks", ()):
+            file, symbol = places[number]
+            row = {"file": file, "symbol": symbol, "line": line, "condition": quote, "text": text}
+            row["guards"] = [texts[guard] for guard in guards]
+            found.setdefault(symbol.rsplit(".", 1)[-1], []).append(row)
     return found
 
 
 def _proof(release: Sglang, name: str) -> Evidence | None:
-    key = (release.artifact, name)
+    key = (release.key, name)
     if key not in _PROOFS:
         row = _named(release).get(name)
         _PROOFS[key] = None if row is None or row.get("missing") else place(release, row)
@@ -61,7 +65,7 @@ def place(release: Sglang, row: dict[str, Any]) -> Evidence:
 class Context:
     """One case as the rules see it. Read only."""
 
-    __slots__ = ("_flashinfer", "_host", "_shown", "args", "case", "release", "sm", "sm_text")
+    __slots__ = ("_flashinfer", "_host", "_key", "_shown", "args", "case", "release", "sm", "sm_text")
 
     def __init__(self, case: Case, release: Sglang, args: Mapping[str, Value], sm: str) -> None:
         self.case = case
@@ -71,10 +75,19 @@ class Context:
         major, _, minor = sm.partition(".")
         self.sm: Sm = (int(major or 0), int(minor or 0))  # (0, 0): no GPU facts
         environment = tuple(sorted(case.env.items())) if case.env else ()
-        self._host = (release.artifact.sha256, sm, self.arch, case.nnodes, case.gpu_name, environment)
+        sparse = "index_topk" in case.checkpoint
+        self._host = (release.key, sm, self.arch, case.model_type, sparse, case.nnodes, case.gpu_name, environment)
         # values as parts of a key: not given, True and 1 are three different things
         self._shown = {flag: repr(value) for flag, value in args.items()}
         self._flashinfer: Flashinfer | bool | None = False
+        self._key: tuple[object, ...] | None = None
+
+    def key(self) -> tuple[object, ...]:
+        """All that conditions of the engine are evaluated on: the same for two cases that they do not tell apart."""
+        if self._key is None:
+            checkpoint = tuple(sorted((name, repr(value)) for name, value in self.case.checkpoint.items()))
+            self._key = (*self._host, checkpoint, tuple(sorted(self._shown.items())))
+        return self._key
 
     # flags
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from validators.conditions import UNKNOWN
-from validators.rules import constructors, refusals
+from validators.rules import atoms, constructors
 from validators.rules.context import Context, place
 from validators.rules.interface import Gate, Outcome, Part, Step
 
@@ -16,8 +15,6 @@ FLAGS = ("enable-deterministic-inference",)
 SITES: tuple[str, ...] = ()
 
 FLAG = FLAGS[0]
-_FUNCTIONS = re.compile(r"determin")
-_BLAME = ("attention-backend", "disable-custom-all-reduce", FLAG)
 _CONSTRUCTOR = {"fa3": "create_flashattention_v3_backend"}
 
 
@@ -25,12 +22,6 @@ def judge(c: Context) -> Iterator[Part]:
     if c.args.get(FLAG) is not True or not c.has(FLAG):
         return
     row = _table(c)
-    deepseek = _deepseek(c)
-    known = UNKNOWN if deepseek is None else deepseek
-    refused = list(refusals.met(c, _FUNCTIONS, _BLAME, is_deepseek_model=known))
-    yield from refused
-    if any(part.flag == FLAG for part in refused):
-        return
     if c.given("attention-backend"):
         yield _active(c, str(c.args["attention-backend"]), None)
         return
@@ -46,24 +37,16 @@ def judge(c: Context) -> Iterator[Part]:
     yield _active(c, backend, row)
 
 
-def _deepseek(c: Context) -> bool | None:
-    """Is the model treated as DeepSeek; None where that depends on the release's list, or no architecture is known."""
-    if c.arch in ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"):
-        return True
-    listed_later = ("Deepseek", "Glm", "MistralLarge3", "Pixtral")
-    return None if not c.arch or c.arch.startswith(listed_later) else False
-
-
 def _table(c: Context) -> dict[str, Any] | None:
     """What is picked on each SM; None also where that hangs on the kind of the model and the kind is not known."""
     tables = c.release.gates.get("tables")
     if not isinstance(tables, dict):
         return None
     plain, deepseek = tables.get("deterministic.attention"), tables.get("deterministic.attention.deepseek")
-    kind = _deepseek(c)
-    if kind is None and plain and deepseek and plain["by_sm"].get(c.sm_text) != deepseek["by_sm"].get(c.sm_text):
+    kind = atoms.deepseek(c)
+    if kind is UNKNOWN and plain and deepseek and plain["by_sm"].get(c.sm_text) != deepseek["by_sm"].get(c.sm_text):
         return None
-    return deepseek if kind else plain
+    return deepseek if kind is True else plain
 
 
 def _active(c: Context, backend: str, row: dict[str, Any] | None) -> Part:

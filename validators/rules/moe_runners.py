@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -59,7 +60,7 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
     if runner == "flashinfer_cutlass":
         module = _CUTLASS_MODULES.get(c.sm)
         if module is not None:
-            return _library(c, flag, runner, module, settled=True)
+            return _reported(c, _library(c, flag, runner, module, settled=True))
     if runner == "hpc_ops":
         row = evaluated.site(c, "MoeRunner.__init__", "runner_backend.is_hpc_ops()")
         if row is not None:
@@ -76,6 +77,20 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
         if found is not None:
             return found
     return c.unsure(flag, f"Where {c.release.version} runs {runner}")
+
+
+# FlashInfer releases whose NVFP4 experts were reported to compute garbage on SM 12.x: flashinfer-ai/flashinfer#2723
+_GARBAGE = ("0.6.5",)
+
+
+def _reported(c: Context, passed: Part) -> Part:
+    """It starts, and people saw wrong results: shown, not refused."""
+    nvfp4 = "modelopt_fp4" in (c.args.get("quantization"), c.case.checkpoint.get("quantization"))
+    if passed.outcome is not Outcome.ACTIVE or not nvfp4 or c.sm[0] != 12 or c.flashinfer_version not in _GARBAGE:
+        return passed
+    reason = f"NVFP4 experts of FlashInfer {c.flashinfer_version} gave wrong results on SM {c.sm_text} (issue 2723)."
+    todo = "Check answers after the start, and compare with --moe-runner-backend marlin."
+    return replace(passed, reason=f"{passed.reason} {reason}", advice=True, todo=todo)
 
 
 def _nvfp4(c: Context, flag: str, runner: str) -> Part | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
-from validators.conditions import UNKNOWN
-from validators.knowledge.model import Artifact, Sglang
-from validators.rules import atoms
+from validators.knowledge.model import Sglang
+from validators.rules import resolved
+from validators.rules.argument_resolution import optional
+from validators.rules.blame import blamed
 from validators.rules.context import Context, checks, place
 from validators.rules.interface import Gate, Outcome, Part, Step, Value
 
@@ -21,14 +21,26 @@ ALWAYS = True
 _RESOLUTION = re.compile(r"sglang/srt/(server_args\.py|arg_groups/)")
 _FIELD = re.compile(r"\.(\w+)")
 Row = tuple[dict[str, Any], frozenset[str]]
-_BY_FLAG: dict[Artifact, dict[str, list[tuple[int, Row]]]] = {}
+_BY_FLAG: dict[str, dict[str, list[tuple[int, Row]]]] = {}
 
 # substitutes that work on any GPU the release runs on: the engine's own choice
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 
+_ANSWERED: dict[tuple[object, ...], tuple[Part, ...]] = {}
+
+
 def judge(c: Context) -> Iterator[Part]:
     """One part per flag: the first check that certainly raises because of it."""
+    key = c.key()
+    if key not in _ANSWERED:
+        if len(_ANSWERED) > 20_000:
+            _ANSWERED.clear()
+        _ANSWERED[key] = tuple(_judge(c))
+    yield from _ANSWERED[key]
+
+
+def _judge(c: Context) -> Iterator[Part]:
     told: set[str] = set()
     table = _by_flag(c.release)
     near = {number: row for flag in c.args for number, row in table.get(flag, ())}
@@ -53,9 +65,9 @@ def judge(c: Context) -> Iterator[Part]:
 
 def _by_flag(release: Sglang) -> dict[str, list[tuple[int, Row]]]:
     """Flag -> checks that test its field, each with its place in the source's order."""
-    found = _BY_FLAG.get(release.artifact)
+    found = _BY_FLAG.get(release.key)
     if found is None:
-        found = _BY_FLAG[release.artifact] = {}
+        found = _BY_FLAG[release.key] = {}
         for number, (row, flags) in enumerate(_rows(release)):
             for flag in flags:
                 found.setdefault(flag, []).append((number, (row, flags)))
@@ -64,21 +76,7 @@ def _by_flag(release: Sglang) -> dict[str, list[tuple[int, Row]]]:
 
 def holds(c: Context, guard: str) -> bool | None:
     """A guard with the local names that argument resolution uses for what the flags say."""
-    return c.holds(guard, **_locals(c, guard))
-
-
-def _locals(c: Context, guard: str) -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    for stage in ("prefill", "decode"):
-        if f"{stage}_backend" in guard:
-            known[f"{stage}_backend"] = attention(c, f"{stage}-attention-backend")
-    return known
-
-
-def attention(c: Context, flag: str) -> Any:
-    """The back end of prefill or decode: its own flag, else the common one. Source: `get_attention_backends`."""
-    value = c.args.get(flag) or c.args.get("attention-backend")
-    return value if value else UNKNOWN
+    return c.holds(guard, **resolved.local(c, guard))
 
 
 def _rows(release: Sglang) -> Iterator[Row]:
@@ -96,32 +94,17 @@ def _rows(release: Sglang) -> Iterator[Row]:
 
 
 def _blamed(c: Context, row: dict[str, Any], concerned: frozenset[str]) -> str:
-    """The flag that leads there: the one without which the check would not be met for certain."""
-    for flag in sorted(concerned, key=lambda name: (_weight(c, name, row), name)):
-        rest = {name: value for name, value in c.args.items() if name != flag}
-        bare = Context(c.case, c.release, rest, c.sm_text)
-        if not all(holds(bare, guard) for guard in row["guards"]):
-            return flag
-    return min(concerned)
+    def met(bare: Context) -> bool:
+        return all(holds(bare, guard) for guard in row["guards"])
 
-
-@lru_cache(maxsize=4096)
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[\w-]+", text.lower()))
-
-
-def _weight(c: Context, flag: str, row: dict[str, Any]) -> int:
-    """A flag whose name or value the error text names is the likelier cause."""
-    words = _words(row["text"])
-    value = str(c.args.get(flag)).lower()
-    return 0 if flag in words else 1 if value in words else 2
+    return blamed(c, row["text"], concerned, met, row["symbol"]) or min(concerned)
 
 
 def _part(c: Context, flag: str, row: dict[str, Any]) -> Part:
     proof = place(c.release, row)
     said = row["text"].rstrip(". ") or "an assertion fails"
     reason = f"{c.release.version} stops the start on SM {c.sm_text}: {said}."
-    instead: tuple[dict[str, Value], ...] = _LEAVE_OUT if _optional(flag) else ()
+    instead: tuple[dict[str, Value], ...] = _LEAVE_OUT if optional(flag) else ()
     return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.RESOLUTION, False, reason, proof),), instead=instead)
 
 
@@ -132,9 +115,4 @@ def _unread(c: Context, flag: str, row: dict[str, Any]) -> Part:
     return Part(flag, Outcome.UNKNOWN, reason, (proof,), (Step(Gate.RESOLUTION, None, reason, proof),))
 
 
-def _optional(flag: str) -> bool:
-    """Can the engine choose by itself: a back end, a switch. Not what the checkpoint or the fleet's shape decides."""
-    return flag.endswith("-backend") or flag.startswith(("enable-", "disable-"))
-
-
-__all__ = ["atoms", "attention", "holds", "judge"]
+__all__ = ["holds", "judge"]

@@ -1,0 +1,77 @@
+"""What is kept of a condition of argument resolution: as text that the gate can evaluate, or as one it cannot tell."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sglfleet.extract.checks import Guard
+from validators.conditions import UNKNOWN, atoms, holds
+
+LONGEST = 300  # characters of one condition; a longer one is kept as one that nobody can tell
+FIELD = re.compile(r"\.(\w+)")
+VIEW = re.compile(r"\b(resolving_view|resolved_view)\((self|server_args|cfg|view)\)")  # the arguments, read
+# conditions on the way that hold for every launch: a path names a model, arguments are resolved once, no plugin
+_PASSED = (
+    *("model_path.lower()", "_resolution_finished", "_resolution_failed", "ConnectorType.INSTANCE"),
+    *("CustomSpecAlgo", "algo is not None"),
+)
+ALIAS = "_resolve_speculative_algorithm_alias"
+_ELSEWHERE = re.compile(r"(is_|_is_)(hip|npu|xpu|mps|musa|cpu|hpu)\b|use_mlx\(\)")
+_IS_MODEL = re.compile(r"[\w.()]*(architectures\[0\]|model_arch) (in|==) [\['(][\w\[\]'(), ]*$")
+# what the gate can know of a case beside its flags: the GPU, the architecture, the environment, the stages' back ends
+_TELLABLE = re.compile(
+    r"^_?is_\w+\(\)$|platform|capability|architectures\[0\]$|model_arch$|^envs\.|backends?(_str)?(_of\(.*\)|\(\))?$|\bmajor$|\bminor$"
+    r"|use_mla_backend|Backend\([\w.()]+\)\.is_\w+\(\)$|is_deepseek|is_attention_backend_not_set|ConnectorType|device_sm|prefer_custom_dsv41|\.decision_config$|_enabled_of\("
+)
+_TOLD = re.compile(r"[\w.'\"+-]{1,60}(\.upper\(\))?$|\[[\w.'\", -]{0,60}\]$|-?\d+$")
+
+
+def texts_of(guards: list[Guard]) -> list[str]:
+    """What is evaluated. A path names a model (not `none`, not another instance), and arguments are resolved once."""
+    skipped = _PASSED
+    here = [g.text for g in guards if not any(word in g.text for word in skipped)]
+    if any(_IS_MODEL.match(text) for text in here):  # then it is none of the models asked for before
+        here = [text for text in here if not (text.startswith("not (") and _IS_MODEL.match(text[5:]))]
+    here = [VIEW.sub("cfg", text) for text in here]
+    texts = [text if len(text) <= LONGEST else "something_long" for text in here]
+    return list(dict.fromkeys(texts))
+
+
+def tellable(text: str, fields: frozenset[str]) -> bool:
+    """Can the gate ever tell such a condition. One of several parts that cannot be told may not matter."""
+    if text.startswith("something_"):
+        return False
+    if " or " in text or (text.startswith("not ") and " and " in text):
+        return True
+    return all(_TELLABLE.search(atom) or atom.rpartition(".")[2] in fields for atom in atoms(text))
+
+
+def told(value: str) -> str:
+    """A literal or another field; anything else is a value that nobody can tell."""
+    if value.startswith(ALIAS + "("):
+        return f"{ALIAS}(cfg.speculative_algorithm)"
+    return value if _TOLD.match(value) else ""
+
+
+def needs_of(guards: list[str], known: dict[str, Any]) -> list[str] | None:
+    """Fields at whose default one of the conditions does not hold; None: it holds on no NVIDIA GPU at all."""
+    needs: set[str] = set()
+    for guard in guards:
+        if holds(guard, _not_elsewhere) is False:
+            return None
+        asked = {name for name in FIELD.findall(guard) if name in known}
+        if len(asked) == 1:
+            name = next(iter(asked))
+
+            def lookup(atom: str, name: str = name) -> Any:
+                return known[name] if atom.endswith("." + name) else UNKNOWN
+
+            if holds(guard, lookup) is False:
+                needs.add(name)
+    return sorted(needs)
+
+
+def _not_elsewhere(atom: str) -> Any:
+    """Questions about other makers' devices have one answer on an NVIDIA GPU."""
+    return False if _ELSEWHERE.search(atom) else UNKNOWN
