@@ -47,6 +47,8 @@ def command(
       sglfleet explain enable-flashinfer-allreduce-fusion --sglang 0.5.9 --sm 12.0 --tp 4
       sglfleet explain kv-cache-dtype=fp8_e4m3 attention-backend=trtllm_mha --sglang 0.5.23 --sm 12.0
       sglfleet explain attention-backend=trtllm_mha --sglang 0.5.23 --gpu b200
+
+    Exit code 2 where there is nothing to explain: no release knows the name, or its value is missing.
     """
     from sglfleet.commands.lint import read_config, read_hardware
     from sglfleet.launch.command import Launch
@@ -79,16 +81,18 @@ def command(
     verdicts = [v for v in one.judgement.verdicts if v.flag == name or (v.automatic and name in v.flag)]
     # elsewhere a flag without its value is no better; and of a variable that is read there is no verdict to look for
     look = name not in env and name in one.case.args and any(_stopped(v) for v in verdicts)
+    code = Exit.BAD_INPUT if any(fault.flag == name for fault in one.parsed.faults) else Exit.FINE
     if look and load_sglang(sglang).resolve_spelling("--" + name).flag is None:
         fate = history.fate(sglang, name)
         look = bool(fate.first or fate.last)  # a name that no release knows works nowhere
+        code = code if look else Exit.BAD_INPUT
     elsewhere = other_places(one.case, name) if look else ([], [])
     if form == "json":
         document = {**one.judgement.to_json(), "kind": "explanation", "flag": name}
         document["active_on_sm"], document["active_in"] = elsewhere
         document["verdicts"] = [v for v in document["verdicts"] if v["flag"] == name]
         click.echo(json.dumps(document, indent=2))
-        return
+        sys.exit(code)
     for verdict in verdicts:
         click.echo("\n".join(tree(verdict, one.case)))
     if elsewhere[0]:
@@ -101,6 +105,7 @@ def command(
         click.echo(f"{name}: nothing is known against it{place}   (SGLang {sglang}, SM {', '.join(one.case.sm)})")
     if look and not any(elsewhere):
         click.echo("No release known and no other GPU runs it as it is given here.")
+    sys.exit(code)
 
 
 def as_given(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -30,7 +30,9 @@ CELLS = {
 @click.option("--sglang", required=True, help="Exact release, such as 0.5.23.")
 @click.option("--sm", multiple=True, help="Only these compute capabilities.")
 @click.option("--tp", type=click.IntRange(min=1), default=2, show_default=True, help="Tensor-parallel size.")
-@click.option("--arch", default="", help="Model architecture, such as DeepseekV3ForCausalLM.")
+@click.option(
+    "--arch", default="", help="Model architecture, such as DeepseekV3ForCausalLM; without it, rows by class of model."
+)
 @click.option("--all", "everything", is_flag=True, help="Also values that are active on every SM.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
 def command(
@@ -89,6 +91,7 @@ def as_json(sglang: str, table: Sequence[Row]) -> dict[str, object]:
             {
                 "flag": row.flag,
                 "value": row.value,
+                "model": row.model,
                 "sm": {
                     sm: {"outcome": v.outcome.value, "reason": v.reason, "becomes": v.becomes}
                     for sm, v in row.cells.items()
@@ -108,8 +111,11 @@ def _text(sglang: str, sms: Sequence[str], table: Sequence[Row]) -> None:
     before = ""
     for row in table:
         value = "" if row.value is True else str(row.value)
+        value += f" ({row.model})" if row.model else ""
         name = row.flag if row.flag != before else ""
         shown.add_row(name, value, *(CELLS[row.cells[sm].outcome.value] for sm in sms))
         before = row.flag
     width = None if sys.stdout.isatty() else 60 + 12 * len(sms)
     Console(width=width).print(shown)
+    if any(row.model for row in table):
+        print("In brackets: the class of model, where it decides. --arch shows one architecture only.")

@@ -58,4 +58,20 @@ def test_a_name_that_no_release_knows_is_not_looked_for_in_all():
     out = call("attn-backend=fa3").output
     assert "unknown to 0.5.23" in out
     assert "No release known" not in out
+    assert call("attn-backend=fa3").exit_code == 2
     assert "active in" in call("enable-nan-detection").output  # gone since 0.5.13
+    assert call("enable-nan-detection").exit_code == 0
+
+
+def test_a_flag_without_its_value_is_told_what_it_needs_and_is_bad_input():
+    for form in ("text", "json"):
+        out = call("tp", "--format", form)
+        assert out.exit_code == 2
+        assert "whole number" in out.output
+
+
+def test_a_stop_that_no_gpu_decides_is_explained_with_its_place():
+    out = call("enable-pdmux", "--disable-overlap-schedule")
+    assert out.exit_code == 0, out.output
+    assert "not compatible with chunked prefill" in out.output
+    assert "arg_groups/validation_hook.py" in out.output
