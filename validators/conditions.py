@@ -113,13 +113,13 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
     if kind is ast.Set:
         items = [_value(item, lookup) for item in node.elts]  # type: ignore[attr-defined]
         return items if UNKNOWN in items else sorted(set(items), key=str)
+    if kind is ast.BinOp:
+        return _arithmetic(node, lookup)  # type: ignore[arg-type]
     found = lookup(_source(node))
     if found is not UNKNOWN:
         return found
     if kind is ast.Call:
         return _call(node, lookup)  # type: ignore[arg-type]
-    if kind is ast.BinOp:
-        return _arithmetic(node, lookup)  # type: ignore[arg-type]
     return _item(node, lookup) if kind is ast.Subscript else UNKNOWN  # type: ignore[arg-type]
 
 

@@ -98,7 +98,11 @@ def _split(text: str) -> tuple[str, str] | None:
 
 def attention(c: Context, stage: str) -> Any:
     """The back end of prefill or decode: its own flag, else the common one; UNKNOWN where the engine picks it."""
-    return c.args.get(f"{stage}-attention-backend") or c.args.get("attention-backend") or UNKNOWN
+    for flag in (f"{stage}-attention-backend", "attention-backend"):
+        value: Any = c.args.get(flag)
+        if value is UNKNOWN or value:
+            return value
+    return UNKNOWN
 
 
 def field(c: Context, name: str) -> Any:

@@ -76,6 +76,11 @@ def table(release: Sglang) -> Table:
     return found
 
 
+def stops(release: Sglang) -> list[Step]:
+    """All stops of a release, each once."""
+    return list({id(one): one for found in table(release).stops.values() for one in found}.values())
+
+
 def _read(release: Sglang) -> Table:
     texts: list[str] = release.gates.get("conditions", [])
     places: list[list[str]] = release.gates.get("places", [])
@@ -129,11 +134,11 @@ def sure(c: Context, step: Step, depth: int = 0) -> bool:
         if values != [c.args.get(flag, UNKNOWN)]:
             changing.append((flag, values))
             count *= len(values)
-            if count > _COMBINATIONS or (held and UNKNOWN in values):
+            if count > _COMBINATIONS:
                 return False
     for chosen in product(*(values for _, values in changing)):
         args: dict[str, Value] = dict(c.args)
-        args.update({flag: value for (flag, _), value in zip(changing, chosen, strict=True) if value is not UNKNOWN})
+        args.update({flag: value for (flag, _), value in zip(changing, chosen, strict=True)})
         if not _held(Context(c.case, c.release, args, c.sm_text), step):
             return False
     return True
@@ -247,8 +252,7 @@ def local(c: Context, guard: str) -> dict[str, Any]:
 
 def attention(c: Context, flag: str) -> Any:
     """The back end of prefill or decode: its own flag, else the common one. Source: `get_attention_backends`."""
-    value = c.args.get(flag) or c.args.get("attention-backend")
-    return value if value else UNKNOWN
+    return atoms.attention(c, flag.partition("-")[0])
 
 
 def given(c: Context, fields: Iterable[str]) -> list[str]:

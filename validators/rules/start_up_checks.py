@@ -82,8 +82,14 @@ def holds(c: Context, guard: str) -> bool | None:
 def _rows(release: Sglang) -> Iterator[Row]:
     """Checks of argument resolution, with the flags whose fields they test."""
     fields = {flag.field: flag.name for flag in release.flags.values() if flag.field}
+    followed: dict[tuple[str, str], set[str]] = {}
+    for one in resolved.stops(release):
+        if one.text:
+            followed.setdefault((one.proof.file, one.proof.symbol), set()).add(one.text)
     for listed in checks(release).values():
         for row in listed:
+            if any(row["text"].startswith(text) for text in followed.get((row["file"], row["symbol"]), ())):
+                continue  # `argument-resolution` knows when the function is called at all
             if _RESOLUTION.match(row["file"]):
                 text = " ".join(row["guards"])
                 flags = {fields[name] for name in _FIELD.findall(text) if name in fields}
