@@ -102,6 +102,9 @@ def stage(lab: Lab, hosts: Sequence[str], release: str, kind: Kind | None = None
     on_all(lab, hosts, script, SERVER)
 
 
+placed: dict[str, float] = {}  # lab -> when its hosts were last brought to a release past the program under test
+
+
 def place(lab: Lab, hosts: Sequence[str], release: str) -> None:
     """Every host serves a staged release, and nothing of a former roll is left."""
     base = f"/var/lib/sglfleet/{SERVICE}"
@@ -123,6 +126,7 @@ systemctl start --no-block {UNIT}""",
     while any(now != release for now in all_serve(lab, hosts).values()):
         assert time.monotonic() < end, f"{release} does not serve on all of {hosts}"
         time.sleep(0.5)
+    placed[lab.settings.name] = time.time()
 
 
 def host_rows(lab: Lab, hosts: Sequence[str]) -> list[list[Any]]:

@@ -153,11 +153,13 @@ def test_no_request_fails_while_four_real_engines_roll(six: Lab, routed: str) ->
     policy = {"drain": 60.0, "soak": 5.0, "gate_deadline": 300.0, "lost_after": 60.0, "max_unavailable": 2}
     rolling.place(six, four, "engine000001")
     assert rolling.roll(six, to("engine000001", four), policy, ROUTER, **limits)["exit"] == 0, "the router knows them"
+    began = time.time()
     with Load(routed, threads=2, seconds=0) as load:
         report = rolling.start(six, to("engine000002", four), policy, ROUTER, **limits).done(1800)
     print(json.dumps(report, indent=1), load.done)
     assert report["exit"] == 0
     assert rolling.all_serve(six, four) == to("engine000002", four)
+    assert journals.most_out(six, four, began) <= 2
     assert load.failures == []
     assert load.done > 20
     assert report["hosts"]["h1"]["gate"]["prompt_tokens"], "the gate asked the engine"
