@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sglfleet import gate, record
+from sglfleet import gate, hints, record
 from sglfleet.intent import Intents, Placement, intents
 from sglfleet.inventory import Inventory, project_root, read_inventory
 from sglfleet.report.model import Cause, Pair, Report, Summary
@@ -131,12 +131,14 @@ class Checker:
         clashing = {(conflict.host, name) for conflict in found.conflicts for name in conflict.services}
         for group in groups.values():
             self.judge_group(group, known[group[0].host.name], pairs, clashing)
+        for cause, names in hints.causes(self.judged, self.today):
+            self.add(cause, names)
         for conflict in found.conflicts:
             problem = conflict.problem
             cause = Cause(
                 "error",
                 "conflict",
-                conflict.services[1],
+                ", ".join(conflict.services),
                 "",
                 problem.what,
                 problem.todo,

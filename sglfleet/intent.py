@@ -33,10 +33,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two services that want the same GPU or port of a host. It is refused, as no file alone is wrong."""
+    """Services that want the same GPU or port of a host. It is refused, as no file alone is wrong."""
 
     host: str
-    services: tuple[str, str]
+    services: tuple[str, ...]
     problem: Problem
 
 
@@ -66,6 +66,7 @@ class _Reader:
 
     def read(self) -> Intents:
         self.services = self.load_services()
+        self.check_groups()
         placements = [p for host in self.inventory.hosts.values() for p in self.of_host(host)]
         if not self.inventory.hosts and not self.problems:
             todo = 'write GROUP = ["HOST", …]: a list of names, or of (name, {data}), is a group'
@@ -81,6 +82,14 @@ class _Reader:
             tuple(conflicts(placements)),
             self.services,
         )
+
+    def check_groups(self) -> None:
+        """`services = ["NAME"]` in an inventory: pyinfra takes the list for a group of hosts called `services`."""
+        hosts = self.inventory.groups.get("services", ())
+        if hosts and all(host in self.services for host in hosts):
+            what = f"`services` is taken for a group of hosts here, and {', '.join(hosts)} for a host"
+            todo = "write `services = […]` into group_data/GROUP.py, or the data of a host, and name an inventory"
+            self.problems.add(Problem(Mark("inventory"), what, todo))
 
     def load_services(self) -> dict[str, Loaded]:
         """Every service file, used or not: an error in one that is not used yet is an error too."""
@@ -251,26 +260,50 @@ def python_mark(root: Path, origin: str, path: tuple[str, ...]) -> Mark:
 
 
 def conflicts(placements: list[Placement]) -> list[Conflict]:
-    """Services of one host that want the same GPU or port."""
+    """GPUs and ports of one host that several services want: one for each set of services, however many they are."""
     found = []
     by_host: dict[str, list[Placement]] = {}
     for placement in placements:
         by_host.setdefault(placement.host.name, []).append(placement)
     for host, group in by_host.items():
-        for i, one in enumerate(group):
-            for two in group[i + 1 :]:
-                found += [Conflict(host, (one.service.service, two.service.service), p) for p in _clash(one, two)]
+        if len(group) > 1:
+            found += [*_gpu_clashes(host, group), *_port_clashes(host, group)]
     return found
 
 
-def _clash(one: Placement, two: Placement) -> list[Problem]:
-    name, found = one.service.service, []
-    if shared := sorted(set(one.service.gpus) & set(two.service.gpus)):
-        what = f"`gpus`: {', '.join(map(str, shared))} also wanted by service `{name}` on the same host"
-        found.append(Problem(two.loaded.where("gpus"), what, "give each service GPUs of its own"))
-    binds = {one.service.bind, two.service.bind}
+def _gpu_clashes(host: str, group: list[Placement]) -> list[Conflict]:
+    wanting: dict[int, list[int]] = {}
+    for number, placement in enumerate(group):
+        for gpu in placement.service.gpus:
+            wanting.setdefault(gpu, []).append(number)
+    clashes: dict[tuple[int, ...], list[int]] = {}
+    for gpu, numbers in sorted(wanting.items()):
+        if len(numbers) > 1:
+            clashes.setdefault(tuple(numbers), []).append(gpu)
+    return [
+        _conflict(host, [group[n] for n in numbers], f"`gpus`: {', '.join(map(str, gpus))}", ("gpus",))
+        for numbers, gpus in clashes.items()
+    ]
+
+
+def _port_clashes(host: str, group: list[Placement]) -> list[Conflict]:
     everywhere = {"0.0.0.0", "::", "*"}  # noqa: S104 - compared, not bound
-    if one.service.port == two.service.port and (len(binds) == 1 or binds & everywhere):
-        what = f"port {two.service.port} also wanted by service `{name}` on the same host"
-        found.append(Problem(two.loaded.where("args", "port"), what, "set `port` in `args:`"))
+    ports: dict[int, list[Placement]] = {}
+    for placement in group:
+        ports.setdefault(placement.service.port, []).append(placement)
+    found = []
+    for port, same in sorted(ports.items()):
+        binds: dict[str, list[Placement]] = {}
+        for placement in same:
+            binds.setdefault(placement.service.bind, []).append(placement)
+        sets = [same] if binds.keys() & everywhere else list(binds.values())
+        found += [_conflict(host, one, f"port {port}", ("args", "port")) for one in sets if len(one) > 1]
     return found
+
+
+def _conflict(host: str, wanting: list[Placement], of: str, path: tuple[str, ...]) -> Conflict:
+    names = tuple(placement.service.service for placement in wanting)
+    shown = ", ".join(f"`{name}`" for name in names[:-1]) + f" and `{names[-1]}`"
+    todo = "give each service GPUs of its own" if path == ("gpus",) else "set `port` in `args:`"
+    problem = Problem(wanting[1].loaded.where(*path), f"{of} wanted by services {shown} on the same host", todo)
+    return Conflict(host, names, problem)

@@ -81,6 +81,8 @@ def read_inventory(inventory: str, root: Path | None = None, override: dict[str,
         if inventory.endswith(".py") or "/" in inventory:
             raise InputError([Problem(Mark(inventory), "there is no such inventory", "check the path")])
         return _ask_pyinfra(inventory, root, override)
+    if path.is_file() and (what := _no_inventory(path)):
+        raise InputError([Problem(Mark(inventory), what, "name an inventory, such as inventory/prod.py")])
     had_pyinfra = "pyinfra" in sys.modules
     folders = _group_data_folders(path, root)
     files = [path] * path.is_file() + [file for folder in folders for file in sorted(folder.glob("*.py"))]
@@ -93,6 +95,14 @@ def read_inventory(inventory: str, root: Path | None = None, override: dict[str,
     if found is None or ("pyinfra" in sys.modules and not had_pyinfra):
         return _ask_pyinfra(inventory, root, override)
     return found
+
+
+def _no_inventory(path: Path) -> str:
+    """Why a file is none, where its place or its name says so: its lists would be taken for groups of hosts."""
+    above = path.resolve().parts[:-1]
+    if path.suffix in (".yaml", ".yml"):
+        return "a service file, no inventory" if above[-2:] == ("group_data", "services") else "YAML, no inventory"
+    return "group data, no inventory" if above[-1:] == ("group_data",) else ""
 
 
 class _OnlyPyinfraError(Exception):

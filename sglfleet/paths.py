@@ -57,3 +57,18 @@ def cache(service: str) -> str:
 def engine(sglang: str, digest: str) -> str:
     """Environment of one engine: one per set of pins, side by side."""
     return f"{OPT}/engines/{sglang}-{digest}"
+
+
+def set_by_the_unit(service: str) -> dict[str, str]:
+    """What the unit sets by itself and a service may change: kernel caches that outlive a release."""
+    folder = cache(service)
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "HOME": folder,
+        "XDG_CACHE_HOME": folder,
+        "FLASHINFER_WORKSPACE_BASE": folder,
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "SGLANG_DG_CACHE_DIR": f"{folder}/deep_gemm",
+        "CUDA_CACHE_PATH": f"{folder}/cuda",
+    }

@@ -204,18 +204,10 @@ def identify(unit: str, digest: str = "") -> str:
 
 def environment(service: Service, extra: Mapping[str, str]) -> dict[str, str]:
     """The server's environment: GPUs by their PCI order, as nvidia-smi counts; kernel caches that outlive a release."""
-    cache_dir = paths.cache(service.service)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in service.gpus),
-        "PYTHONUNBUFFERED": "1",
-        "HOME": cache_dir,
-        "XDG_CACHE_HOME": cache_dir,
-        "FLASHINFER_WORKSPACE_BASE": cache_dir,
-        "TRITON_CACHE_DIR": f"{cache_dir}/triton",
-        "TORCHINDUCTOR_CACHE_DIR": f"{cache_dir}/inductor",
-        "SGLANG_DG_CACHE_DIR": f"{cache_dir}/deep_gemm",
-        "CUDA_CACHE_PATH": f"{cache_dir}/cuda",
+        **paths.set_by_the_unit(service.service),
         **service.env,
         **extra,
     }

@@ -189,7 +189,7 @@ def _settle(
         steps=part.steps,
         needs=part.needs,
     )
-    verdict = policy.waive(verdict, case.allow, case.today) or verdict
+    verdict = policy.waive(verdict, case.allow, case.today, name) or verdict
     verdicts.append(verdict)
     if verdict.decision is Decision.REPLACE:
         for flag, instead in verdict.replacement.items():

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from validators import environment
 from validators.service import LaunchOverride, Service
 from validators.source import Document, InputError, Mark, Path, Plain, Problem, read
 from validators.wording import nearest, problem
@@ -134,9 +135,17 @@ def _check(loaded: Loaded, types: FlagTypes | None) -> Loaded:
     except ValidationError as error:
         document = Document(data, loaded.marks)
         problems += [problem(e, document, Service, loaded.file) for e in _telling(error.errors())]
+    if isinstance(data.get("env"), dict):
+        texts = {str(name): _letters(value) for name, value in data["env"].items()}
+        for name, what, todo in environment.wrong(texts, service.gpus if service else None):
+            problems.append(Problem(loaded.where("env", name), what, todo))
     if problems:
         service = None
     return replace(loaded, service=service, problems=tuple(sorted(set(problems))), notes=tuple(sorted(set(notes))))
+
+
+def _letters(value: Any) -> str:
+    return value.text if isinstance(value, Plain) else str(value)
 
 
 def _telling(errors: list[Any]) -> list[Any]:

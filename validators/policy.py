@@ -46,14 +46,17 @@ def _automatic(part: Part, policy: Policy) -> tuple[Decision, dict[str, Value]]:
     return (Decision.WARN if part.outcome is Outcome.UNKNOWN else Decision.KEEP), {}
 
 
-def waive(verdict: Verdict, waivers: tuple[Waiver, ...], today: date | None) -> Verdict | None:
-    """The verdict under a waiver, or None where no waiver speaks of the flag or none is needed."""
+def waive(verdict: Verdict, waivers: tuple[Waiver, ...], today: date | None, name: str = "") -> Verdict | None:
+    """The verdict under a waiver, or None where no waiver speaks of the flag or none is needed.
+
+    `name`: the flag's own, where it was written by another of its names; a waiver may use either, as a policy may.
+    """
     if verdict.decision is Decision.KEEP and verdict.outcome is Outcome.ACTIVE:
         return None
     from dataclasses import replace
 
     for waiver in waivers:
-        if waiver.flag != verdict.flag:
+        if waiver.flag not in (verdict.flag, name or verdict.flag):
             continue
         if today is None:
             reason = f"{verdict.reason} A waiver is there ({waiver.text}), but the day is not known."

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from sglfleet.exits import Exit
-from sglfleet.outfile import write_out
+from sglfleet.outfile import rewrite
 
 
 @click.command()
@@ -90,7 +90,7 @@ def command(
             click.echo(f"{spec.service}: {spec.engine.sglang} to {to}: the given flags mean the same.")
     if write:
         renames = {c.flag: c.rename for _, c in found if c.rename}
-        write_out(path, upgraded(path.read_text(encoding="utf-8"), loaded, to, renames))
+        rewrite(path, upgraded(path.read_text(encoding="utf-8"), loaded, to, renames))
         click.echo(f"{path}: rewritten for {to}", err=True)
     broken = any(c.kind is Kind.BREAKS or (c.kind is Kind.RENAMED and not write) for _, c in found)
     sys.exit(Exit.REFUSED if broken else Exit.FINE)

@@ -45,7 +45,8 @@ def command(
     of the release that runs. The run is kept as reports/*.json and *.html.
     """
     from sglfleet.guard import check_validators
-    from sglfleet.verify.showing import keep, show
+    from sglfleet.outfile import end
+    from sglfleet.verify.showing import REPORTS, keep, show
 
     check_validators()
     from sglfleet.verify.running import over_inventory
@@ -56,6 +57,12 @@ def command(
     except InputError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
-    keep(document)
+    unkept: OSError | None = None
+    try:
+        keep(document)
+    except OSError as error:  # what was found is shown all the same
+        unkept = error
     show(document, form, evidence=evidence, strict=strict, output=output)
+    if unkept is not None:
+        end(REPORTS, unkept)
     sys.exit(int(document.exit(strict)))

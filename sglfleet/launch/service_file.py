@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sglfleet.launch.judged import UNSAID, Linted
-from validators import parser
+from validators import environment, parser
 from validators.knowledge import load_sglang
 from validators.verdict import Decision, Outcome, Verdict
 
 _SECRETS = ("api-key", "admin-api-key", "ssl-keyfile-password")
 _RANKS = ("nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
 _PLAIN = re.compile(r"[A-Za-z0-9_./@:+-]+")
-_SECRET_ENV = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def write(linted: Linted, name: str = "") -> Written:
     name = name or _name(str(args.get("served-model-name", "")) or model)
     secrets = {key: f"{_upper(name)}_{_upper(key)}" for key in _SECRETS if args.pop(key, None) is not None}
     env = dict(linted.launch.env)
-    for key in [key for key in env if _SECRET_ENV.search(key)]:
+    for key in [k for k, v in env.items() if environment.is_secret(k, v) or environment.looks_secret(k, v)]:
         secrets[key] = key
         del env[key]
     for key in secrets:
@@ -67,6 +66,8 @@ def write(linted: Linted, name: str = "") -> Written:
     gpus = list(range(count))
     if re.fullmatch(r"\d+(,\d+)*", env.get("CUDA_VISIBLE_DEVICES", "")):  # the unit sets it, from `gpus`
         gpus = [int(index) for index in env.pop("CUDA_VISIBLE_DEVICES").split(",")]
+    for key in [key for key, _, _ in environment.wrong(env, gpus)]:
+        notes.append(f"env: {key}={env.pop(key)} is left out: the unit sets it, from `gpus`: set those")
     lines = [
         f"service: {name}",
         "engine:",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from sglfleet.exits import Exit
-from sglfleet.report.model import Cause, Report, Summary, counted, named
+from sglfleet.report.model import Cause, Report, Summary, counted, named, shortened
 from validators.source import printable
 
 _HEADS = {
@@ -83,7 +83,7 @@ def _cause(cause: Cause, width: int) -> Iterator[str]:
     service = f"{cause.service} on " if cause.service else ""
     yield printable(f"      {service}{named(cause.hosts)}")
     for evidence in cause.evidence[:1]:
-        yield click.style(printable(f"      read in {evidence}"), dim=True)
+        yield click.style(printable(f"      read in {shortened(evidence)}"), dim=True)
 
 
 def _last(report: Report) -> str:
@@ -94,4 +94,7 @@ def _last(report: Report) -> str:
         Exit.STRICT: ("not as asked for (--strict)", "yellow"),
     }
     text, colour = words[report.exit]
+    if report.problems and report.summaries:
+        refused = any(cause.level == "error" for cause in report.causes)
+        text = "the input is not right, see the top; the fleet was judged" + (", and refused" if refused else "")
     return click.style(f"exit {int(report.exit)}: {text}", fg=colour)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Container, Sequence
 
+from sglfleet.report.model import shortened
 from validators.verdict import Decision, Evidence, Judgement, Outcome, Verdict
 
 SIGNS = {
@@ -76,9 +77,9 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def evidence_line(item: Evidence) -> str:
-    """«sglang-0.5.9 sglang/srt/x.py:97 function: condition»."""
+    """«sglang-0.5.9 sglang/srt/x.py:97 function: condition», a long one shortened."""
     text = f"{item.artifact} {item.file}:{item.line} {item.symbol}".rstrip()
-    return f"{text}: {item.condition}" if item.condition else text
+    return f"{text}: {shortened(item.condition)}" if item.condition else text
 
 
 def command_line(argv: Sequence[str]) -> str:

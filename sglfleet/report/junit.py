@@ -16,7 +16,8 @@ def render(report: Report) -> str:
     by_pair: dict[tuple[str, str], list[Cause]] = {}
     for cause in report.causes:
         for host in cause.hosts:
-            by_pair.setdefault((host, cause.service), []).append(cause)
+            for service in cause.service.split(", "):
+                by_pair.setdefault((host, service), []).append(cause)
     body: list[str] = []
     tests = failures = errors = 0
     for row in report.summaries:

@@ -19,7 +19,7 @@ class Cause:
 
     level: str  # error: refused · warning: dropped, replaced, let through · note
     rule: str
-    service: str
+    service: str  # several that clash: "one, two"
     what: str  # "tp-size: 8", or "" where no key is meant
     reason: str
     todo: str
@@ -94,3 +94,12 @@ def named(hosts: Iterable[str], limit: int = 4) -> str:
 def counted(number: int, word: str) -> str:
     """`1 host`, `3 hosts`."""
     return f"{number} {word}{'' if number == 1 else 'es' if word.endswith('s') else 's'}"
+
+
+def shortened(text: str, limit: int = 160) -> str:
+    """Long text for people: its beginning, cut at a word. JSON has the whole."""
+    text = " ".join(text.split())
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 2]
+    return f"{cut[: cut.rfind(' ')] if ' ' in cut[limit // 2 :] else cut} …"

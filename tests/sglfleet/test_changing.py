@@ -163,6 +163,7 @@ def test_no_such_revision_is_bad_input(repo: Path, base: str) -> None:
     report = check_against("inventory/prod.py", base, TODAY)
     assert report.exit is Exit.BAD_INPUT
     assert "name a branch, a tag or a commit" in str(report.problems[0])
+    assert "the fleet was judged" in console.render(report).splitlines()[-1]
 
 
 def test_the_working_tree_is_left_alone_and_no_secret_is_needed(repo: Path) -> None:

@@ -72,6 +72,27 @@ def test_the_seed_story_is_told_before_the_merge(tmp_path: Path, monkeypatch: py
     assert run(tmp_path, monkeypatch, {}, strict=True).exit is Exit.STRICT
 
 
+@pytest.mark.parametrize(("file", "said"), [
+    ("group_data/pro.py", "group_data/pro.py: group data, no inventory: name an inventory, such as inventory/prod.py"),
+    ("group_data/services/qwen.yaml", "group_data/services/qwen.yaml: a service file, no inventory"),
+])  # fmt: skip
+def test_a_file_that_is_no_inventory(file: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project(tmp_path, BASE))
+    report = check(file, TODAY)
+    assert report.exit is Exit.BAD_INPUT
+    assert said in console.render(report, 1000)
+
+
+def test_a_clash_fails_every_service_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = SERVICE.replace("service: qwen", "service: two")
+    report = run(tmp_path, monkeypatch, {
+        "group_data/services/two.yaml": two, "group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen", "two"]',
+    })  # fmt: skip
+    assert [(c.service, c.rule) for c in report.causes if c.level == "error"] == [("qwen, two", "conflict")] * 2
+    assert junit.render(report).count("<failure") == 2
+    jsonschema.validate(json.loads(as_json.render(report)), json.loads((ROOT / "schemas/check.json").read_text()))
+
+
 @pytest.mark.parametrize(
     ("files", "code", "said"),
     [
@@ -81,7 +102,7 @@ def test_the_seed_story_is_told_before_the_merge(tmp_path: Path, monkeypatch: py
         ({"group_data/services/qwen.yaml": SERVICE.replace("tp-size", "tpsize")}, 1, "group_data/services/qwen.yaml:6:3: tpsize: 4: rejected"),
         ({"group_data/services/qwen.yaml": SERVICE.replace("{path: /m,", "{path: Qwen/Qwen3,")}, 1, "`hf download Qwen/Qwen3 --local-dir /models/Qwen3`"),
         ({"group_data/services/qwen.yaml": SERVICE.replace("0.5.9", "9.9.9")}, 1, "no knowledge of this release"),
-        ({"group_data/services/two.yaml": SERVICE.replace("qwen", "two"), "group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen", "two"]'}, 1, "port 30000 also wanted by service `qwen` on the same host"),
+        ({"group_data/services/two.yaml": SERVICE.replace("qwen", "two"), "group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen", "two"]'}, 1, "port 30000 wanted by services `qwen` and `two` on the same host"),
         ({"group_data/services/qwen.yaml": SERVICE + "rolout: {}"}, 2, "group_data/services/qwen.yaml:8:1: unknown key `rolout`: did you mean `rollout`?"),
         ({"group_data/services/unused.yaml": "- x"}, 2, "group_data/services/unused.yaml:1:1: a service file is a mapping"),
         ({"group_data/services/twice.yaml": SERVICE}, 2, "group_data/services/twice.yaml:1:1: service `qwen` is defined in group_data/services/qwen.yaml too"),
@@ -97,6 +118,9 @@ def test_the_seed_story_is_told_before_the_merge(tmp_path: Path, monkeypatch: py
         ({"group_data/services/qwen.yaml": SERVICE + "nodes: {group: nobody}"}, 2, "group_data/services/qwen.yaml:8:9: no group `nobody` in this inventory"),
         ({"group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen"]\nservice_overrides = {"qwen": {"service": "x"}}'}, 2, "group_data/h100.py:3:31: an override renames service `qwen`"),
         ({"facts/x.json": "{}", "group_data/h100.py": 'gpu = "h1"\nservices = ["qwn"]'}, 2, "group_data/h100.py:2:1: no service `qwn`"),
+        ({"group_data/services/qwen.yaml": SERVICE + "env: {HF_TOKEN: hf_abc}"}, 2, "group_data/services/qwen.yaml:8:7: a secret in the open: write `secrets: {HF_TOKEN: {env: HF_TOKEN}}`"),
+        ({"group_data/services/qwen.yaml": SERVICE + 'env: {CUDA_VISIBLE_DEVICES: "4,5"}'}, 2, "group_data/services/qwen.yaml:8:7: `CUDA_VISIBLE_DEVICES: 4,5` contradicts `gpus: [0, 1, 2, 3]`: remove it: `gpus` sets it, or write `gpus: [4, 5]`"),
+        ({"group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen"]\nservice_overrides = {"qwen": {"env": {"SGLFLEET_RELEASE": "x"}}}'}, 2, "group_data/h100.py:3:39: `SGLFLEET_RELEASE` is set by the unit"),
         ({"facts/x.json": "{}"}, 2, "facts/x.json: no recorded facts: schema_version is not 1: record it anew"),
         ({"facts/x.json": '{"schema_version": 1, "hosts": ["h1"], "facts": {"gpu": 1}}'}, 2, "facts/x.json: no recorded facts: `facts.gpu`: Extra inputs are not permitted"),
     ],

@@ -98,8 +98,42 @@ def test_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"inventory/prod.py": 'g = ["a"]', "group_data/g.py": 'services = ["one", "two"]'}
     found = read(tmp_path, monkeypatch, files)
     assert [conflict.problem.what for conflict in found.conflicts] == [
-        "`gpus`: 0 also wanted by service `one` on the same host"
+        "`gpus`: 0 wanted by services `one` and `two` on the same host"
     ]
+
+
+def test_one_refusal_for_each_clash_however_many_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine services on the same GPUs and port are two clashes, not 72; ports of several addresses clash by address."""
+    names = [f"s{i}" for i in range(9)]
+    files = {"inventory/prod.py": 'g = ["a"]', "group_data/g.py": f"services = {names}"}
+    files |= {f"group_data/services/{n}.yaml": SERVICE.format(name=n, port=30000) for n in names}
+    found = read(tmp_path, monkeypatch, files)
+    assert [(c.services, c.problem.what[:11]) for c in found.conflicts] == [
+        (tuple(names), "`gpus`: 0 w"),
+        (tuple(names), "port 30000 "),
+    ]
+    gpus = {"s0": "[0, 1]", "s1": "[1, 0]", "s2": "[1, 2]", "s3": "[5]"}
+    binds = {"s0": "10.0.0.1", "s1": "10.0.0.1", "s2": "10.0.0.2", "s3": "10.0.0.2"}
+    for name, listed in gpus.items():
+        text = SERVICE.format(name=name, port=30000).replace("gpus: [0]", f"gpus: {listed}")
+        files[f"group_data/services/{name}.yaml"] = text.replace("port:", f"host: {binds[name]}, port:")
+    files["group_data/g.py"] = f"services = {list(gpus)}"
+    found = read(tmp_path, monkeypatch, files)
+    assert [(c.services, c.problem.what.split(" wanted")[0]) for c in found.conflicts] == [
+        (("s0", "s1"), "`gpus`: 0"),
+        (("s0", "s1", "s2"), "`gpus`: 1"),
+        (("s0", "s1"), "port 30000"),
+        (("s2", "s3"), "port 30000"),
+    ]
+
+
+def test_services_written_into_an_inventory_are_no_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"inventory/prod.py": 'g = ["a"]\nservices = ["one"]', "group_data/g.py": 'services = ["two"]'}
+    found = read(tmp_path, monkeypatch, files)
+    assert "`services` is taken for a group of hosts here" in str(found.problems[0])
+    files["inventory/prod.py"] = 'services = ["a"]'  # a group may be called so
+    files["group_data/services.py"] = 'services = ["two"]'
+    assert read(tmp_path, monkeypatch, files).problems == ()
 
 
 def test_canary_that_is_not_there_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
