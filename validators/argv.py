@@ -28,13 +28,22 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Overridden:
+    """A flag that is given again, perhaps by another of its names. The parser still looks at its value."""
+
+    name: str
+    value: Value
+    by: str  # as the last one is written
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """Flags by the name they were written with (without dashes), and where each stands."""
 
     args: dict[str, Value]
     at: dict[str, int]  # flag -> index of its token; the last one where it is given twice
     faults: tuple[Fault, ...]
-    repeated: tuple[str, ...]  # given more than once: the last one counts
+    overridden: tuple[Overridden, ...]  # given again further on: the last one counts
 
 
 def to_args(release: Sglang, tokens: Sequence[str]) -> Parsed:
@@ -42,7 +51,8 @@ def to_args(release: Sglang, tokens: Sequence[str]) -> Parsed:
     args: dict[str, Value] = {}
     at: dict[str, int] = {}
     faults: list[Fault] = []
-    repeated: list[str] = []
+    earlier: list[tuple[str, Value, str]] = []  # name, value, the flag's own name
+    last: dict[str, str] = {}  # the flag's own name -> as it was written last
     i = 0
     while i < len(tokens):
         token = tokens[i]
@@ -69,11 +79,16 @@ def to_args(release: Sglang, tokens: Sequence[str]) -> Parsed:
             todo = f"Write --{name} alone." if alone else f"Give {name} its value{choices}."
             faults.append(Fault(i, name, problem, todo))
         else:
-            if name in args:
-                repeated.append(name)
+            own = flag.name if flag is not None else name
+            before = last.get(own)
+            if before is not None:
+                earlier.append((before, args[before], own))
+                del args[before], at[before]
+            last[own] = name
             args[name], at[name] = value, i
         i += 1 + (0 if equals else len(values))
-    return Parsed(args, at, tuple(faults), tuple(dict.fromkeys(repeated)))
+    overridden = tuple(Overridden(name, value, last[own]) for name, value, own in earlier)
+    return Parsed(args, at, tuple(faults), overridden)
 
 
 def _option(token: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ _MODULES = ("sglang.launch_server", "sglang.srt.entrypoints.http_server")
 _IMAGE = re.compile(r"sglang[^\s:]*:v?(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)")
 _ASSIGN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?:(:?-)([^}]*))?\}|(\w+))")
+_CONTAINERS = ("docker", "podman", "nerdctl")
 _FLAG = re.compile(r"--?[a-zA-Z]")
 
 
@@ -24,6 +26,7 @@ class Launch:
     sglang: str = ""  # release named by an image beside it
     gpus: int | None = None  # GPUs it asks for, where the file says
     notes: tuple[str, ...] = ()  # what could not be read
+    devices: tuple[int, ...] = ()  # the GPUs by number, where the command says which
 
 
 def from_words(words: Sequence[str], where: str, env: dict[str, str], form: str) -> Launch | None:
@@ -44,7 +47,39 @@ def from_words(words: Sequence[str], where: str, env: dict[str, str], form: str)
             what = "what a command prints" if missing == ["SUBSTITUTED"] else f"the value of ${missing[0]}"
             notes.append(f"{where}: {what} is not known here: {token}")
         known.append(token)
-    return Launch(where, tuple(known), env, form, image_release(" ".join(before)), None, tuple(notes))
+    gpus, devices = docker_gpus(before)
+    return Launch(where, tuple(known), env, form, image_release(" ".join(before)), gpus, tuple(notes), devices)
+
+
+def docker_gpus(words: Sequence[str]) -> tuple[int | None, tuple[int, ...]]:
+    """(how many GPUs, which) a container is given: `--gpus 2`, `--gpus '"device=0,1"'`, `--device nvidia.com/gpu=1`.
+
+    Unknown for `all`, and where a variable says it. The value is one line of comma-separated options, each quoted where
+    it has commas itself (docker's `opts.GpuOpts`). `srun --gpus` counts the GPUs of all nodes, so it is not read.
+    """
+    if not any(word.rsplit("/", 1)[-1] in _CONTAINERS for word in words):
+        return None, ()
+    cdi: list[str] = []
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        value = value if equals else (words[i + 1] if i + 1 < len(words) else "")
+        if name == "--device" and value.startswith("nvidia.com/gpu="):
+            cdi.append(value.partition("=")[2])
+        if name != "--gpus":
+            continue
+        options = dict(option.partition("=")[::2] for option in next(csv.reader([value.strip("'")]), []))
+        count = options.get("count") or next((key for key in options if key.isdigit()), "")
+        if "device" in options:
+            return (None, ()) if count else _listed(options["device"].split(","))  # docker takes only one of them
+        return (int(count), ()) if count.isdigit() else (None, ())
+    return _listed(cdi) if cdi and "all" not in cdi else (None, ())
+
+
+def _listed(names: Sequence[str]) -> tuple[int | None, tuple[int, ...]]:
+    names = [name.strip() for name in names if name.strip()]
+    if any("$" in name or "{" in name for name in names) or not names:
+        return None, ()
+    return len(names), tuple(int(n) for n in names) if all(n.isascii() and n.isdigit() for n in names) else ()
 
 
 def image_release(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sglfleet.launch import manifest, shell, unit
+from sglfleet.launch import manifest, python, shell, template, unit
 from sglfleet.launch.command import Launch
 
 __all__ = ["Launch", "in_file", "in_text"]
@@ -13,6 +13,18 @@ __all__ = ["Launch", "in_file", "in_text"]
 
 def in_text(text: str, file: str = "command") -> list[Launch]:
     """Launch commands in pasted text or the content of a file. Raises manifest.ManifestError for broken YAML files."""
+    in_python = python.find(text, file)
+    if in_python is not None:
+        return in_python
+    yaml = file.endswith((".yaml", ".yml"))
+    if template.is_template(text):
+        found = template.through(text, file, _plain, yaml)
+        return found if found or yaml else template.through(text, file, _plain, True)
+    return _plain(text, file)
+
+
+def _plain(text: str, file: str) -> list[Launch]:
+    """In a text that is no template."""
     if unit.is_unit(text):
         return unit.find(text, file)
     if file.endswith((".yaml", ".yml")):

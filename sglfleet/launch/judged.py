@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sglfleet.launch.command import Launch
-from validators import argv
+from validators import argv, parser
 from validators.case import Case
 from validators.judge import judge
 from validators.knowledge import load_sglang
@@ -76,14 +76,16 @@ def lint(
         env=launch.env,
     )
     judgement = judge(case)
+    refused = [verdict for one in parsed.overridden if (verdict := _overridden(release, one))]
     more = (
         *(_verdict(fault) for fault in parsed.faults),
+        *refused,
         *map(_unread, rest),
         *(_unsaid(name, value) for name, value in open_.items()),
     )
     if more:
         both = tuple(sorted((*judgement.verdicts, *more), key=lambda v: v.flag))
-        decision = Overall.REFUSE if parsed.faults else judgement.decision
+        decision = Overall.REFUSE if parsed.faults or refused else judgement.decision
         if decision is Overall.ACCEPT:
             decision = Overall.WARN
         kept = (*(word for name, value in open_.items() for word in _words(name, value)), *rest)
@@ -129,6 +131,10 @@ def _open(release: Sglang, name: str, value: Value) -> bool:
     return any(UNSAID.search(str(one)) for one in (value if isinstance(value, list) else [value]))
 
 
+def _written(name: str, value: Value) -> tuple[str, ...]:
+    return (f"--{name}",) if value is True else _words(name, value)
+
+
 def _words(name: str, value: Value) -> tuple[str, ...]:
     return (f"--{name}", *map(str, value if isinstance(value, list) else [value]))
 
@@ -151,13 +157,31 @@ def _verdict(fault: argv.Fault) -> Verdict:
     return Verdict(fault.flag, None, Outcome.REJECTED, Decision.REFUSE, f"{fault.what}.", "parser", todo=todo)
 
 
+def _overridden(release: Sglang, one: argv.Overridden) -> Verdict | None:
+    """argparse converts and checks every value, also one that a later one takes the place of."""
+    if _open(release, one.name, one.value):
+        return None
+    part = next((given.part for given in parser.read(release, {one.name: one.value})), None)
+    if part is None or release.resolve_spelling("--" + one.name).flag is None:
+        return None
+    reason = f"{part.reason} It is given again, but the parser looks at every value."
+    todo = f"Remove this one; --{one.by} is given later."
+    return Verdict(one.name, one.value, Outcome.REJECTED, Decision.REFUSE, reason, "parser", part.evidence, todo=todo)
+
+
 def _abbreviated(parsed: argv.Parsed, release: Sglang) -> dict[str, str]:
     resolved = {name: release.resolve_spelling("--" + name) for name in parsed.args}
     return {name: r.spelling for name, r in resolved.items() if r.flag and r.spelling != "--" + name}
 
 
 def _notes(launch: Launch, parsed: argv.Parsed, release: Sglang) -> list[str]:
-    out = [f"{launch.where}: --{name} is given more than once: the last one counts" for name in parsed.repeated]
+    out = []
+    for one in parsed.overridden:
+        early, late = (
+            " ".join(_written(name, value)) for name, value in ((one.name, one.value), (one.by, parsed.args[one.by]))
+        )
+        what = f"{early} is given more than once" if early == late else f"{early} is overridden by the later {late}"
+        out.append(f"{launch.where}: {what}, as the parser takes the last one: remove the earlier")
     if launch.form == "config":
         for name in sorted(parsed.args):
             flag = release.resolve_spelling("--" + name).flag

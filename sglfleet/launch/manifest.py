@@ -76,7 +76,9 @@ def _launch(node: yaml.MappingNode, words: list[str], file: str, form: str) -> L
         return None
     # lines of a script in a string are not lines of the file
     notes = tuple(re.sub(rf"^{re.escape(file)}:\d+(?=: )", lambda _: where, note) for note in found.notes)
-    return Launch(where, found.tokens, {**env, **found.env}, form, release or found.sglang, _gpus(node), notes)
+    env = {**env, **found.env}
+    gpus = _gpus(node) or found.gpus
+    return Launch(where, found.tokens, env, form, release or found.sglang, gpus, notes, found.devices)
 
 
 def _configs(node: yaml.Node, file: str, top: bool = False) -> Iterator[Launch]:

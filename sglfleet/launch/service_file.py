@@ -35,7 +35,9 @@ def write(linted: Linted, name: str = "") -> Written:
         canonical = given.flag.name if given.flag else given.name
         args[canonical] = given.value
         written_as[canonical] = given.name
-    verdicts = {v.flag: v for v in linted.judgement.verdicts}
+    verdicts: dict[str, Verdict] = {}
+    for verdict in linted.judgement.verdicts:  # the first is about the value that counts, not about an overridden one
+        verdicts.setdefault(verdict.flag, verdict)
     faults = {fault.flag for fault in linted.parsed.faults if fault.flag not in args}
     nameless = [fault for fault in linted.parsed.faults if not fault.flag]
     # a value that is not known stands beside its flag; a note would repeat it, and it may be part of a secret
@@ -63,7 +65,8 @@ def write(linted: Linted, name: str = "") -> Written:
     if nodes:
         notes.append(f"nodes: {', '.join(nodes)} follow from a group of hosts: name it in `nodes:`")
     count = linted.gpus or _whole(args.get("tp-size")) * _whole(args.get("pp-size"))
-    gpus = list(range(count))
+    named = linted.launch.devices
+    gpus = list(named) if len(named) == count else list(range(count))
     if re.fullmatch(r"\d+(,\d+)*", env.get("CUDA_VISIBLE_DEVICES", "")):  # the unit sets it, from `gpus`
         gpus = [int(index) for index in env.pop("CUDA_VISIBLE_DEVICES").split(",")]
     for key in [key for key, _, _ in environment.wrong(env, gpus)]:

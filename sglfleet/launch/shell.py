@@ -20,6 +20,8 @@ _STARTS = re.compile(r"sglang(?:\.launch_server| serve) ")
 _MORE = re.compile(r"^\s*>\s?")  # the prompt of a continued line
 _OPENS, _CLOSES = re.compile(r"^\s*(?:if|case)\b"), re.compile(r"(?:^|;)\s*(?:fi|esac)\b")
 _NAME = re.compile(r"\$\{?(\w+)")
+_MODEL = re.compile(r"--(?:model|model-path|config)(?:=|$)")
+_LEFT_OUT = "#{{"  # a line of a template that only steers (launch/template.py)
 _DOCKERFILE = re.compile(r"^(?:CMD|ENTRYPOINT)\s*(\[.*\])\s*$", re.DOTALL)
 
 
@@ -48,6 +50,8 @@ def find(text: str, file: str, form: str = "script") -> list[Launch]:
                     exported[name] = value
                 continue
             launch = from_words(_spread(command, strings, arrays), f"{file}:{line}", dict(exported), form)
+            if launch and _is_part(command, launch, file, text):
+                continue
             if launch:
                 notes = [f"{file}:{at}: {what}" for at, what in ends]
                 for name in sorted(branched & set(_NAME.findall(" ".join(command)))):
@@ -55,6 +59,13 @@ def find(text: str, file: str, form: str = "script") -> list[Launch]:
                     notes.append(f"{file}:{line}: {what}")
                 out.append(replace(launch, notes=(*launch.notes, *notes)))
     return out
+
+
+def _is_part(command: list[str], launch: Launch, file: str, text: str) -> bool:
+    """A line of flags alone that is part of something else: a file's, with no model named, or one line of several."""
+    if not command[0].startswith("-") or any(_MODEL.match(token) for token in launch.tokens):
+        return False
+    return file != "command" or len(_logical_lines(text)) > 1
 
 
 def _logical_lines(text: str) -> list[tuple[int, str, list[tuple[int, str]]]]:
@@ -65,6 +76,8 @@ def _logical_lines(text: str) -> list[tuple[int, str, list[tuple[int, str]]]]:
     ends: list[tuple[int, str]] = []
     for number, raw in enumerate(text.splitlines(), 1):
         line = _PROMPT.sub("", raw) if not held else (_MORE.sub("", raw) if prompted else raw)
+        if line.lstrip().startswith(_LEFT_OUT):
+            continue
         if not held:
             start, prompted, ends = number, line != raw, []
             if line.lstrip().startswith("#"):

@@ -51,8 +51,11 @@ def summary(judgement: Judgement) -> str:
 def lines(judgement: Judgement, *, everything: bool = False, quiet: Container[str] = ()) -> list[str]:
     """Verdicts that matter (or all of them), gravest first; not the working flags in `quiet`, told elsewhere."""
     gravity = [Decision.REFUSE, Decision.REPLACE, Decision.DROP, Decision.WARN, Decision.KEEP]
-    works = {v.flag for v in judgement.verdicts if v.outcome is Outcome.ACTIVE and v.decision is Decision.KEEP}
-    chosen = [v for v in judgement.verdicts if everything or (matters(v) and not (v.flag in works and v.flag in quiet))]
+
+    def told(v: Verdict) -> bool:
+        return v.flag in quiet and v.outcome is Outcome.ACTIVE and v.decision is Decision.KEEP
+
+    chosen = [v for v in judgement.verdicts if everything or (matters(v) and not told(v))]
     chosen.sort(key=lambda v: (gravity.index(v.decision), v.flag))
     return [line for verdict in chosen for line in verdict_lines(verdict)]
 

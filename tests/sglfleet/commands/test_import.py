@@ -100,6 +100,21 @@ def test_bad_options_write_nothing(args, says):
     assert "service:" not in out.output
 
 
+def test_gpus_of_a_container_and_what_the_unit_sets():
+    words = "docker run --gpus '\"device=2,3\"' -e CUDA_DEVICE_ORDER=FASTEST_FIRST -e REDIS_PASSWORD=abc"
+    words += " -e TOKENIZERS_PARALLELISM=false lmsysorg/sglang:v0.5.23 sglang serve /m --tp four --tp 2"
+    out = call(words)
+    assert out.exit_code == 0, out.output
+    service = load(out.output, "x.yaml").service
+    assert service is not None
+    assert service.gpus == (2, 3)
+    assert list(service.args.values()) == [2]  # what is overridden is not what is written
+    assert service.env == {"TOKENIZERS_PARALLELISM": "false"}
+    assert set(service.secrets) == {"REDIS_PASSWORD"}
+    assert "abc" not in out.output
+    assert "# env: CUDA_DEVICE_ORDER=FASTEST_FIRST is left out" in out.output
+
+
 def test_an_output_that_is_a_file_is_bad_input(tmp_path):
     script = tmp_path / "run.sh"
     script.write_text("sglang serve /m\n")
@@ -127,7 +142,7 @@ def test_nothing_that_was_written_vanishes(tmp_path):
         'tp: "$TP"',
         "dp:",
         "served-model-name:",
-        "--port is given more than once",
+        "--port 1 is given more than once",
         "$REST: which flags",
         "SGLANG_NOPE",
         "$MODEL",

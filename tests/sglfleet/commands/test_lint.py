@@ -215,3 +215,33 @@ def test_flags_that_a_variable_holds_are_unknown_and_no_refusal(rest, tmp_path):
     assert out.exit_code == 0, out.output
     assert "1 unknown, 2 active" in out.output
     assert call("--sglang", "0.5.23", "--sm", "9.0", "--strict", str(script)).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "says"),
+    [
+        ("--tp 2 --tp-size 4", 0, "--tp 2 is overridden by the later --tp-size 4, as the parser takes the last one"),
+        ("--tp 4 --tp 4", 0, "--tp 4 is given more than once"),
+        ("--tp four --tp 4", 1, "It is given again, but the parser looks at every value."),
+        ("--enable-metrics --enable-metrics", 0, "--enable-metrics is given more than once"),
+        ("--attention-backend nope --attention-backend triton", 1, "does not take"),
+        ("--port $P --port 1", 0, "--port $P is overridden by the later --port 1"),
+        ("--nonsense 1 --nonsense 2", 1, "--nonsense 1 is overridden"),
+    ],
+)
+def test_a_flag_that_is_given_again(flags, code, says):
+    out = call("--sglang", "0.5.23", "--gpu", "h100 x8", f"sglang serve /m {flags}")
+    assert says in out.output
+    assert out.exit_code == code, out.output
+    assert "Traceback" not in out.output
+
+
+def test_a_long_condition_is_shortened_in_text_and_whole_in_json():
+    shown = call("--sglang", "0.5.9", "--sm", "12.0", SEED).output
+    whole = json.loads(call("--sglang", "0.5.9", "--sm", "12.0", "--format", "json", SEED).stdout)
+    conditions = [e["condition"] for v in whole["launches"][0]["verdicts"] for e in v["evidence"] if "condition" in e]
+    long = max(conditions, key=len)
+    assert len(long) > 200
+    assert long not in shown
+    assert long[:80] in shown
+    assert max(map(len, shown.splitlines())) < 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 
 import pytest
@@ -125,6 +126,43 @@ FORMS = {
                     --tp 4 {FUSION}
         """,
     ),
+    "Python, subprocess": (
+        "start.py",
+        f"""
+        import subprocess, sys
+        TP = 4
+        subprocess.run([
+            sys.executable, "-m", "sglang.launch_server",  # the server
+            "--model-path", "/m", "--tp", str(TP), "{FUSION}",
+        ])
+        """,
+    ),
+    "Python, pasted": (
+        "command",
+        f"""subprocess.Popen(["sglang", "serve", "/m", "--tp", "4"] + ["{FUSION}"], env=env)""",
+    ),
+    "Python, a list that grows": (
+        "start.py",
+        f"""
+        def start(port):
+            cmd = ["python", "-m", "sglang.launch_server"]
+            cmd += ["--model-path", "/m", "--tp"]
+            cmd.append(f"{{4}}")
+            cmd.extend(["{FUSION}"])
+            return subprocess.Popen(cmd)
+        """,
+    ),
+    "Python, a string for a shell": (
+        "start.py",
+        f"""
+        'About: python -m sglang.launch_server --model-path /docs --tp 1'
+        os.system(r'''
+        python -m sglang.launch_server --model-path /m \\
+          --tp 4 {FUSION} &
+        ''')
+        parser.add_argument("--port", type=int, help="of sglang")
+        """,
+    ),
     "the engine's own configuration": (
         "config.yaml",
         """
@@ -234,3 +272,116 @@ def test_text_about_a_command_is_none():
     assert (
         in_text("echo 'sglang serve /m'\ncurl -d '{\"text\": \"sglang serve /m --tp 4\"}' http://h\n", "run.sh") == []
     )
+
+
+def test_what_only_the_program_knows_is_said():
+    text = (
+        "cmd = ['sglang', 'serve', '/m', '--port', str(args.port)]\n"
+        "if a:\n    cmd.append('--enable-metrics')\ncmd.extend(args.more)\nrun(cmd)\n"
+    )
+    (launch,) = in_text(text, "x.py")
+    assert launch.tokens == ("--model-path", "/m", "--port", "$args_port", "--enable-metrics", "$args_more")
+    assert "x.py:1: the value of $args_port is not known here: $args_port" in launch.notes
+    assert "x.py:1: words are added in a branch or a loop: judged as if every one of them ran, once" in launch.notes
+
+
+def test_several_servers_of_a_program_stand_where_they_stand():
+    text = "a = ['sglang', 'serve', '/a']\nb = ['sglang', 'serve', '/b']\nrun(a)\nrun(['sglang', 'serve', '/c'])\n"
+    found = in_text(text, "x.py")
+    assert [(one.where, one.tokens[1]) for one in found] == [("x.py:1", "/a"), ("x.py:2", "/b"), ("x.py:4", "/c")]
+    assert in_text("x = ['--port', '3000']\nimport sglang\n", "x.py") == []
+
+
+HELM = """
+    kind: Deployment
+    {{- $top := . }}
+    spec:
+      containers:
+        - image: "lmsysorg/sglang:v0.5.9"
+          {{- if .Values.command }}
+          command: [python3, -m, sglang.launch_server]
+          {{- end }}
+          args:
+            - --model-path
+            - {{ .Values.model | quote }}
+            {{- if gt (int .Values.tp) 1 }}
+            - --tp
+            - {{ .Values.tp }}
+            {{- end }}
+            {{- toYaml .Values.more | nindent 12 }}
+          resources: {limits: {nvidia.com/gpu: {{ .Values.gpus }}}}
+          {{- with .Values.nodeSelector }}
+          nodeSelector:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+"""
+
+
+def test_a_template_of_helm():
+    (launch,) = in_text(textwrap.dedent(HELM).lstrip("\n"), "pod.yaml")
+    more = "{{- toYaml .Values.more | nindent 12 }}"
+    assert launch.tokens == ("--model-path", "{{ .Values.model | quote }}", "--tp", "{{ .Values.tp }}", more)
+    assert (launch.sglang, launch.gpus) == ("0.5.9", None)
+    assert launch.notes[-1:] == (
+        "pod.yaml:6: a branch or a loop of a template: judged as if every one of them ran, once",
+    )
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("{{- if .Values.tp }}", "{{- end }}"), ("{% if tp %}", "{% endif %}")])
+def test_a_script_in_a_template(opens, closes):
+    script = f"sglang serve /m \\\n  {opens}\n  --tp {{{{ tp }}}} \\\n  {closes}\n  --port 1\n"
+    manifest = "args:\n- bash\n- -c\n- |\n" + textwrap.indent(script, "  ")
+    for text, file in ((script, "run.sh.j2"), (manifest, "pod.yaml")):
+        (launch,) = in_text(text, file)
+        assert launch.tokens[-2:] == ("--port", "1"), file
+        assert launch.tokens[:3] == ("--model-path", "/m", "--tp")
+        assert "a branch or a loop of a template" in launch.notes[-1]
+
+
+@given(st.text(alphabet="{}%-# ifend:\n\\a'\"[]", max_size=80))
+def test_no_template_breaks_it(text):
+    for file in ("command", "x.py"):
+        in_text(text + "\nsglang serve /m\n", file)
+    with contextlib.suppress(ManifestError):  # a template may be no YAML, too
+        in_text(text, "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "file", "found"),
+    [
+        ("--port 3000", "command", 1),  # what somebody asks of one flag
+        ("--port 3000\n", "run.sh", 0),
+        ("vllm serve /m\n  --port 3000\n", "run.sh", 0),
+        ("vllm serve /m\n  --port 3000\n", "command", 0),
+        ("--model-path /m --port 3000\n", "flags.txt", 1),
+    ],
+)
+def test_a_line_of_flags_alone(text, file, found):
+    assert len(in_text(text, file)) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "devices"),
+    [
+        ("--gpus '\"device=2\"'", 1, (2,)),
+        ("--gpus '\"device=0,3\"'", 2, (0, 3)),
+        ('--gpus="device=1"', 1, (1,)),
+        ('--gpus \'"device=0,3","capabilities=compute,utility"\'', 2, (0, 3)),
+        ("--gpus 'device=GPU-1a'", 1, ()),
+        ("--gpus 4", 4, ()),
+        ("--gpus=count=3", 3, ()),
+        ("--gpus all", None, ()),
+        ("--gpus 'all,capabilities=utility'", None, ()),
+        ("--gpus '\"device=$IDS\"'", None, ()),
+        ("--gpus $N", None, ()),
+        ("--device nvidia.com/gpu=1 --device nvidia.com/gpu=2", 2, (1, 2)),
+        ("--device nvidia.com/gpu=all", None, ()),
+        ("--gpus", None, ()),
+        ("", None, ()),
+    ],
+)
+def test_gpus_of_a_container(given, gpus, devices):
+    (launch,) = in_text(f"docker run --rm {given} image sglang serve /m")
+    assert (launch.gpus, launch.devices) == (gpus, devices)
+    (launch,) = in_text("srun --gpus 16 sglang serve /m --tp 16")
+    assert launch.gpus is None  # those of all nodes
