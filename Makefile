@@ -42,7 +42,7 @@ lint:  ## ruff, mypy strict, import layers
 	@$(PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
 bench: setup  ## the project's own speed
-	@for script in benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script || exit 1; done
+	@for script in benchmarks/*.py; do echo "== $$script"; $(PYTHON) -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 knowledge-fresh: setup  ## read the newest releases' wheels again and say what their gates changed
 	@$(PYTHON) -m sglfleet knowledge fresh
