@@ -245,3 +245,18 @@ def test_a_long_condition_is_shortened_in_text_and_whole_in_json():
     assert long not in shown
     assert long[:80] in shown
     assert max(map(len, shown.splitlines())) < 300
+
+
+def test_what_hangs_on_an_unknown_number_of_ranks_is_unknown():
+    """With one rank there is no all-reduce to fuse; whether there is one, nobody can tell."""
+    out = call("--sglang", "0.5.9", "--sm", "9.0", "--format", "json",
+               "sglang serve /m --tp-size $TP --enable-flashinfer-allreduce-fusion --enable-metrics")  # fmt: skip
+    assert out.exit_code == 0, out.output
+    (launch,) = json.loads(out.stdout)["launches"]
+    told = {v["flag"]: (v["outcome"], v["decision"]) for v in launch["verdicts"]}
+    assert told["enable-flashinfer-allreduce-fusion"] == told["tp-size"] == ("unknown", "warn")
+    assert told["enable-metrics"] == ("active", "keep")
+    assert "--enable-flashinfer-allreduce-fusion" in launch["argv"]
+    # on SM 12.0 it does nothing with any number of them
+    out = call("--sglang", "0.5.9", "--sm", "12.0", "sglang serve /m --tp $TP --enable-flashinfer-allreduce-fusion")
+    assert "enable-flashinfer-allreduce-fusion: does nothing: dropped" in out.output
