@@ -49,10 +49,12 @@ def _gpus(service: Service, facts: HostFacts) -> Iterator[Verdict]:
     there = {gpu.index: gpu for gpu in facts.gpus}
     if absent := [index for index in wanted if index not in there]:
         has = f"{len(there)} GPU{'s' * (len(there) > 1)}, {span(sorted(there))}"
-        reason = f"GPU {', '.join(map(str, absent))} does not exist: the host has {has}."
+        which = "GPU {} does" if len(absent) == 1 else "GPUs {} do"
+        reason = f"{which.format(', '.join(map(str, absent)))} not exist: the host has {has}."
         yield _verdict("gpus", wanted, reason, "Change `gpus`, for this group with an override.")
     if mig := [index for index in wanted if index in there and there[index].mig]:
-        reason = f"GPU {', '.join(map(str, mig))} is in MIG mode: a server sees one slice of it, not the GPU."
+        which = "GPU {} is" if len(mig) == 1 else "GPUs {} are"
+        reason = f"{which.format(', '.join(map(str, mig)))} in MIG mode: a server sees one slice of it, not the GPU."
         todo = "Turn MIG off (`nvidia-smi -mig 0`), or take another GPU."
         yield _verdict("gpus", wanted, reason, todo, Outcome.UNKNOWN)
 

@@ -119,7 +119,13 @@ def _merge(spoken: list[tuple[Part, str]]) -> tuple[Part, str]:
     if len(spoken) == 1:
         return spoken[0]
     worst, rule = min(
-        spoken, key=lambda item: (SEVERITY.index(item[0].outcome), not item[0].refuse, not item[0].advice)
+        spoken,
+        key=lambda item: (
+            SEVERITY.index(item[0].outcome),
+            not item[0].refuse,
+            not item[0].advice,
+            item[0].outcome is Outcome.UNKNOWN and not item[0].todo,
+        ),
     )
     same = [part for part, _ in spoken if part.outcome is worst.outcome]
     merged = replace(
@@ -146,6 +152,8 @@ def _plain(release: Sglang, one: parser.Given) -> Part:
         todo = (
             f"Use {flag.replacement.lstrip('-')} instead." if flag.replacement else f"Plan to do without {flag.name}."
         )
+        if "<dp-size>" in flag.replacement:  # with both sizes the release stops
+            todo = f"Use {flag.replacement.split()[0].lstrip('-')} with the number of dp-size, and leave dp-size out."
     return Part(flag.name, Outcome.ACTIVE, reason, (evidence,), (Step(Gate.PARSER, True, reason, evidence),), todo=todo)
 
 
@@ -156,7 +164,10 @@ def _spelled(release: Sglang, one: parser.Given, spoken: tuple[Part, str]) -> tu
         return spoken
     plain = _plain(release, one)
     part, rule = spoken
-    return replace(part, reason=f"{part.reason} {plain.reason}", todo=part.todo or plain.todo), rule
+    todo = part.todo or plain.todo
+    if one.flag.deprecated and part.outcome in (Outcome.FAILS, Outcome.INERT):
+        todo = part.todo or f"Leave {one.name} out: under a newer name it does no better on this host."
+    return replace(part, reason=f"{part.reason} {plain.reason}", todo=todo), rule
 
 
 def _settle(

@@ -208,10 +208,14 @@ def _refused(release: Sglang, name: str, value: Value, resolved: Resolved) -> Pa
     if fate.first:
         reason = f"--{name} is not in {release.version} yet: it came with {fate.first}."
         return _part(name, reason, fate.evidence, f"Remove {name}, or pin engine.sglang to {fate.first} or newer.", ())
+    if name in ("help", "h", "version"):
+        return _part(
+            name, f"--{name} prints a text and ends: it is no setting of a service.", None, f"Remove {name}.", ()
+        )
     near = " or ".join(resolved.near[:2])
     if near:
         return _part(
-            name, f"--{name} is unknown to {release.version}: did you mean {near}?", None, f"Write {near}.", ()
+            name, f"--{name} is unknown to {release.version}: did you mean {near}?", None, "Correct the name.", ()
         )
     return _part(
         name, f"--{name} is unknown to {release.version} and to every release known.", None, f"Remove {name}.", ()

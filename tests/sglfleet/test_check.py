@@ -97,7 +97,7 @@ def test_a_clash_fails_every_service_of_it(tmp_path: Path, monkeypatch: pytest.M
     ("files", "code", "said"),
     [
         ({"group_data/h100.py": 'services = ["qwen"]'}, 1, "group_data/services/qwen.yaml:4:1: gpus: [0, 1, 2, 3]: unknown"),
-        ({"group_data/h100.py": 'gpu = "h100 x2"\nservices = ["qwen"]'}, 1, "GPU 2, 3 does not exist: the host has 2 GPUs, 0 to 1."),
+        ({"group_data/h100.py": 'gpu = "h100 x2"\nservices = ["qwen"]'}, 1, "GPUs 2, 3 do not exist: the host has 2 GPUs, 0 to 1."),
         ({"group_data/h100.py": 'gpu = "h100 x8"\nservices = ["qwen"]\nservice_overrides = {\n  "qwen": {"args": {"tp-size": 8}}}'}, 1, "group_data/h100.py:4:21: tp-size: 8: fails"),
         ({"group_data/services/qwen.yaml": SERVICE.replace("tp-size", "tpsize")}, 1, "group_data/services/qwen.yaml:6:3: tpsize: 4: rejected"),
         ({"group_data/services/qwen.yaml": SERVICE.replace("{path: /m,", "{path: Qwen/Qwen3,")}, 1, "`hf download Qwen/Qwen3 --local-dir /models/Qwen3`"),

@@ -25,6 +25,7 @@ _STABLE = {
     "moe_a2a_backend",
     "speculative_algorithm",
     "attn_cp_size",
+    "attn_dp_size",
     "disaggregation_mode",
     "flashinfer_allreduce_fusion_backend",
 }

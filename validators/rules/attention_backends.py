@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from validators.rules import constructors, start_up_checks
+from validators.rules import constructors, places, start_up_checks
 from validators.rules.context import Context
 from validators.rules.interface import Evidence, Expectation, Gate, Outcome, Part, Step, Value
+from validators.rules.other_accelerators import MAKERS
 
 SUBJECT = "Attention back ends of prefill, decode and images"
 STAGES = {
@@ -70,11 +71,14 @@ def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
         yield replace(built, expects=_expects(c, stage, backend, built.evidence[0]) if _runs(built) else ())
     elif backend in _KERNELS:
         yield _plain(c, flag, stage, backend)
+    elif backend not in MAKERS and not places.value(c, f"alias.{backend}"):  # rules of their own speak of those
+        yield _kernels_decide(c, flag, backend)
     if flag != "speculative-draft-attention-backend":  # the draft is another model
         yield from _kind_of_model(c, flag, backend, instead)
         yield from _stage_refused(c, flag, backend, instead)
     if backend == "trtllm_mla":
         yield from _trtllm_mla(c, flag, instead)
+        yield from _trtllm_mla_decode(c, flag, instead)
     if flag == "attention-backend" and c.given("prefill-attention-backend") and c.given("decode-attention-backend"):
         reason = "Both stages have a back end of their own, so the common one is used by neither."
         step = Step(Gate.RESOLUTION, False, reason)
@@ -99,6 +103,26 @@ def _plain(c: Context, flag: str, stage: str, backend: str) -> Part:
         (Step(Gate.PARSER, True, reason, proof),),
         _expects(c, stage, backend, proof),
     )
+
+
+def _kernels_decide(c: Context, flag: str, backend: str) -> Part:
+    """Back ends for which the release tests nothing: plain PyTorch runs anywhere, of other kernels nobody can tell."""
+    proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
+    if backend == "torch_native":
+        reason = f"{c.release.version} takes back end torch_native: plain PyTorch, of which nothing depends on the SM."
+        return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.LIBRARY, True, reason, proof),))
+    if {flag: backend} in _instead(c, flag):
+        reason = f"{c.release.version} picks {backend} by itself on SM {c.sm_text}."
+        return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.ENGINE, True, reason, proof),))
+    tested = None if backend == "trtllm_mla" and c.sm[0] == 12 else start_up_checks.passed(c, backend)
+    if tested is not None:
+        reason = f"{c.release.version} tests the GPU for attention back end {backend}, and SM {c.sm_text} passes."
+        return Part(flag, Outcome.ACTIVE, reason, (tested,), (Step(Gate.RESOLUTION, True, reason, tested),))
+    reason = (
+        f"No test of {c.release.version} decides whether the kernels of {backend} run on SM {c.sm_text}: not known."
+    )
+    todo = f"Leave {flag} out, or try it on this GPU."
+    return Part(flag, Outcome.UNKNOWN, reason, (proof,), (Step(Gate.LIBRARY, None, reason, proof),), todo=todo)
 
 
 def _kind_of_model(c: Context, flag: str, backend: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:
@@ -142,6 +166,26 @@ def _trtllm_mla(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) ->
         f"trtllm_mla prefill of FlashInfer {c.flashinfer_version} runs on SM {shown} only, and stops on SM {c.sm_text}."
     )
     yield Part(flag, Outcome.FAILS, reason, proof, (Step(Gate.LIBRARY, False, reason, proof[0]),), instead=instead)
+
+
+def _trtllm_mla_decode(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:
+    """On SM 12.x FlashInfer decodes with another kernel, which does not take the buffer that newer releases hand it."""
+    if flag == "prefill-attention-backend" or c.sm[0] != 12:
+        return
+    if flag == "attention-backend" and c.given("decode-attention-backend"):
+        return
+    proof = places.place(c, "trtllm_mla.counter")
+    known = c.flashinfer_version
+    if proof is None or known != c.release.flashinfer or c.given("speculative-algorithm"):
+        if flag == "decode-attention-backend":
+            what = f"Whether FlashInfer {known} decodes for trtllm_mla on SM {c.sm_text}"
+            yield c.unsure(flag, what)
+        return
+    reason = (
+        f"{c.release.version} hands FlashInfer a counter buffer for trtllm_mla; on SM {c.sm_text} FlashInfer decodes "
+        "with XQA, which refuses it with the first batch."
+    )
+    yield Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.LIBRARY, False, reason, proof),), instead=instead)
 
 
 def _images(c: Context, backend: str) -> Iterator[Part]:

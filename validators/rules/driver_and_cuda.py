@@ -30,6 +30,27 @@ def judge(c: Context) -> Iterator[Part]:
         wants = f"{torch[1]}.{torch[2]}"
         reason = f"This torch is built for CUDA {wants}; the driver runs CUDA up to {c.case.cuda}."
         yield _part(c, reason, None, f"Install a driver for CUDA {torch[1]}.0 or newer, or a torch for CUDA {have[0]}.")
+    if not torch:
+        yield from _made_for(c, have[0])
+
+
+def _made_for(c: Context, have: int) -> Iterator[Part]:
+    """Nobody said which torch the engine has; the release says which CUDA its packages are made for."""
+    pin = c.release.pins.get("cuda-python")
+    wants = re.match(r"[=>]=(\d+)", pin.specifier) if pin else None
+    if wants is None or have >= int(wants[1]):
+        return
+    proof = Evidence(
+        c.release.artifact.name, "METADATA", "Requires-Dist", 0, f"cuda-python{pin.specifier if pin else ''}"
+    )
+    reason = (
+        f"{c.release.version} is made for CUDA {wants[1]}, and the driver runs CUDA up to {c.case.cuda}: whether the "
+        "torch of this engine starts on it is not known."
+    )
+    step = Step(Gate.LIBRARY, None, reason, proof)
+    todo = f"Install a driver for CUDA {wants[1]}.0 or newer, or a torch for CUDA {have}."
+    value = c.case.driver or c.case.cuda
+    yield Part("driver", Outcome.UNKNOWN, reason, (proof,), (step,), todo=todo, value=value)
 
 
 def _part(c: Context, reason: str, proof: Evidence | None, todo: str) -> Part:

@@ -24,7 +24,7 @@ def judge(c: Context) -> Iterator[Part]:
         reason = f"The GPUs of this service are of SM {shown}: one engine runs one set of kernels on all of them."
         step = Step(Gate.TOPOLOGY, False, reason)
         todo = "Choose GPUs of one kind with `gpus:`."
-        yield Part("gpus", Outcome.FAILS, reason, steps=(step,), todo=todo, final=True, value=list(c.case.sm))
+        yield Part("gpus", Outcome.FAILS, reason, steps=(step,), todo=todo, final=True, value=", ".join(c.case.sm))
     yield from _enough(c)
     if c.case.p2p is False and c.tp > 1 and c.case.env.get("NCCL_P2P_DISABLE") not in ("1", "true"):
         reason = "A transfer between the GPUs was tried and did not finish; what the driver reports is no evidence."

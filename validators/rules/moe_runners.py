@@ -144,4 +144,6 @@ def _library(c: Context, flag: str, runner: str, module: str, *, settled: bool) 
     if built and settled:
         reason = f"FlashInfer {c.flashinfer_version} builds the kernels of {runner} for SM {c.sm_text}."
         return Part(flag, Outcome.ACTIVE, reason, proof, (Step(Gate.LIBRARY, True, reason, proof[0]),))
-    return c.unsure(flag, f"Whether {c.release.version} runs {runner} on SM {c.sm_text}")
+    has = f"FlashInfer {c.flashinfer_version} has kernels of {runner}" if built else f"Nothing is known of {runner}"
+    what = f"{has} for SM {c.sm_text}; whether {c.release.version} uses them there"
+    return replace(c.unsure(flag, what), todo=f"Leave {flag} out, or write triton, which runs on every GPU.")

@@ -11,7 +11,7 @@ from validators.rules import resolved
 from validators.rules.argument_resolution import optional
 from validators.rules.blame import blamed
 from validators.rules.context import Context, checks, place
-from validators.rules.interface import Gate, Outcome, Part, Step, Value
+from validators.rules.interface import Evidence, Gate, Outcome, Part, Step, Value
 
 SUBJECT = "What argument resolution raises on this SM"
 FLAGS: tuple[str, ...] = ()
@@ -20,6 +20,7 @@ ALWAYS = True
 
 _RESOLUTION = re.compile(r"sglang/srt/(server_args\.py|arg_groups/)")
 _FIELD = re.compile(r"\.(\w+)")
+_OF_THE_GPU = re.compile(r"sm\d|blackwell|hopper|capability|arch")
 Row = tuple[dict[str, Any], frozenset[str]]
 _BY_FLAG: dict[str, dict[str, list[tuple[int, Row]]]] = {}
 
@@ -104,6 +105,28 @@ def _blamed(c: Context, row: dict[str, Any], concerned: frozenset[str]) -> str:
         return all(holds(bare, guard) for guard in row["guards"])
 
     return blamed(c, row["text"], concerned, met, row["symbol"]) or min(concerned)
+
+
+_NAMING: dict[tuple[str, str], tuple[dict[str, Any], ...]] = {}
+
+
+def passed(c: Context, backend: str) -> Evidence | None:
+    """The check that would stop `backend` on another SM and lets this one pass, or None."""
+    for row in _naming(c.release, backend):
+        if any(_OF_THE_GPU.search(guard) and holds(c, guard) is False for guard in row["guards"]):
+            return place(c.release, row)
+    return None
+
+
+def _naming(release: Sglang, backend: str) -> tuple[dict[str, Any], ...]:
+    """Checks of argument resolution that name a back end, whichever rule asks them."""
+    key = (release.key, backend)
+    found = _NAMING.get(key)
+    if found is None:
+        rows = (row for listed in checks(release).values() for row in listed if _RESOLUTION.match(row["file"]))
+        named = (row for row in rows if any(f"'{backend}'" in guard for guard in row["guards"]))
+        found = _NAMING[key] = tuple(named)
+    return found
 
 
 def _part(c: Context, flag: str, row: dict[str, Any]) -> Part:
