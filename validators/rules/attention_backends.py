@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from validators.rules import constructors, places, start_up_checks
 from validators.rules.context import Context
@@ -111,7 +112,7 @@ def _kernels_decide(c: Context, flag: str, backend: str) -> Part:
     if backend == "torch_native":
         reason = f"{c.release.version} takes back end torch_native: plain PyTorch, of which nothing depends on the SM."
         return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.LIBRARY, True, reason, proof),))
-    if {flag: backend} in _instead(c, flag):
+    if _default(c) == backend:
         reason = f"{c.release.version} picks {backend} by itself on SM {c.sm_text}."
         return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.ENGINE, True, reason, proof),))
     tested = None if backend == "trtllm_mla" and c.sm[0] == 12 else start_up_checks.passed(c, backend)
@@ -203,12 +204,19 @@ def _images(c: Context, backend: str) -> Iterator[Part]:
         yield built
 
 
-def _instead(c: Context, flag: str) -> tuple[dict[str, Value], ...]:
-    """What this release would pick by itself on this SM: named where the table is known, else the flag is left out."""
+def _default(c: Context) -> Any:
+    """What this release picks by itself on this SM, where the table is known."""
     tables = c.release.gates.get("tables") or {}
     kind = "mla" if c.holds("runner.use_mla_backend") else "mha"
     row = tables.get(f"attention.default.{kind}") if isinstance(tables, dict) else None
-    value = row["by_sm"].get(c.sm_text) if row else None
+    return row["by_sm"].get(c.sm_text) if row else None
+
+
+def _instead(c: Context, flag: str) -> tuple[dict[str, Value], ...]:
+    """The release's own choice, named where it is known; else the flag is left out."""
+    value = _default(c)
+    if value is not None and value == c.args.get(flag):
+        return ({flag: "triton"},)  # what the release picks by itself is what does not run
     if isinstance(value, str) and c.choice(flag, value):
         return ({flag: value},)
     return ({},)

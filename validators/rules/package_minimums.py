@@ -16,7 +16,7 @@ SITES: tuple[str, ...] = ()
 ALWAYS = True
 _STAGES_COUNT = Version("0.5.18")  # from here on the back ends of the stages are asked, before it the common flag alone
 SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
-_PLAIN = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # no choice of their own
+PLAIN = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # no choice of their own
 _STAGES = ("attention-backend", "prefill-attention-backend", "decode-attention-backend")
 
 
@@ -64,7 +64,7 @@ def _flashinfer(c: Context) -> bool:
         return Version(c.release.version) >= _STAGES_COUNT
     if common or any(stages):
         return False
-    if c.arch not in _PLAIN:
+    if c.arch not in PLAIN:
         return False
     tables = c.release.gates.get("tables") or {}
     kind = {True: "mla", False: "mha"}.get(c.holds("runner.use_mla_backend"), "")  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ ALWAYS = True
 
 _RESOLUTION = re.compile(r"sglang/srt/(server_args\.py|arg_groups/)")
 _FIELD = re.compile(r"\.(\w+)")
-_OF_THE_GPU = re.compile(r"sm\d|blackwell|hopper|capability|arch")
+_SMS = ("7.5", "8.0", "9.0", "10.0", "12.0")
 Row = tuple[dict[str, Any], frozenset[str]]
 _BY_FLAG: dict[str, dict[str, list[tuple[int, Row]]]] = {}
 
@@ -112,8 +112,10 @@ _NAMING: dict[tuple[str, str], tuple[dict[str, Any], ...]] = {}
 
 def passed(c: Context, backend: str) -> Evidence | None:
     """The check that would stop `backend` on another SM and lets this one pass, or None."""
+    elsewhere = [Context(c.case, c.release, c.args, sm) for sm in _SMS if sm != c.sm_text]
     for row in _naming(c.release, backend):
-        if any(_OF_THE_GPU.search(guard) and holds(c, guard) is False for guard in row["guards"]):
+        stops = any(all(holds(other, guard) for guard in row["guards"]) for other in elsewhere)
+        if stops and any(holds(c, guard) is False for guard in row["guards"]):
             return place(c.release, row)
     return None
 

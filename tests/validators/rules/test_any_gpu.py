@@ -17,7 +17,14 @@ from validators.knowledge import load_sglang, releases
 from validators.rules import places
 from validators.verdict import Outcome
 
-RULES = ("attention_aliases", "attention_backends", "other_accelerators", "package_minimums", "value_ranges")
+RULES = (
+    "attention_aliases",
+    "attention_backends",
+    "attention_default",
+    "other_accelerators",
+    "package_minimums",
+    "value_ranges",
+)
 
 
 def cases() -> Iterator[Any]:
@@ -83,3 +90,14 @@ def test_every_release_has_its_places(release: str) -> None:
 def test_the_places_stand_in_the_unpacked_releases(release: str) -> None:
     root = Path(os.environ["SGLFLEET_TREES"]) / f"sglang-{release}"
     assert [proof for proof in places.all_of(release).values() if not stands(root, proof)] == []
+
+
+def test_only_one_release_stops_on_its_own_choice() -> None:
+    """Read in all releases: the branch that picks and the check that refuses differ in 0.5.6.post2 alone."""
+    stopping = set()
+    for release in releases("sglang"):
+        for sm in ("8.0", "9.0", "10.0", "12.0"):
+            case = {"sglang": release, "sm": sm, "model_arch": "Qwen3ForCausalLM", "args": {}}
+            if outcomes(case).get("attention-backend") is Outcome.FAILS:
+                stopping.add((release, sm))
+    assert stopping == {("0.5.6.post2", "12.0")}
