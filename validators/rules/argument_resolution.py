@@ -8,7 +8,7 @@ from typing import Any
 
 from validators.rules import atoms, resolved
 from validators.rules.blame import blamed
-from validators.rules.context import Context
+from validators.rules.context import Context, answered_once
 from validators.rules.interface import Gate, Outcome, Part, Step, Value
 
 SUBJECT = "Flags that argument resolution refuses or changes because of each other"
@@ -18,19 +18,8 @@ ALWAYS = True
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 
-_ANSWERED: dict[tuple[object, ...], tuple[Part, ...]] = {}
-
-
+@answered_once
 def judge(c: Context) -> Iterator[Part]:
-    key = c.key()
-    if key not in _ANSWERED:
-        if len(_ANSWERED) > 20_000:
-            _ANSWERED.clear()
-        _ANSWERED[key] = tuple(_judge(c))
-    yield from _ANSWERED[key]
-
-
-def _judge(c: Context) -> Iterator[Part]:
     told: set[str] = set()
     for stop in resolved.met(c):
         flags = resolved.given(c, stop.fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validators.rules import argument_resolution, start_up_checks
-from validators.rules.context import Context
+from validators.rules.context import Context, answered_once
 from validators.rules.interface import Gate, Outcome, Part, Step
 from validators.rules.package_minimums import PLAIN
 
@@ -25,16 +25,13 @@ _OTHERS = (
     "device",
     "dllm",
 )
-_ANSWERED: dict[tuple[str, str], Part | None] = {}
 
 
+@answered_once
 def judge(c: Context) -> Iterator[Part]:
     if c.given(FLAG) or c.arch not in PLAIN or any(name.startswith(_OTHERS) for name in c.args):
         return
-    key = (c.release.key, c.sm_text)
-    if key not in _ANSWERED:
-        _ANSWERED[key] = _stopped(c)
-    found = _ANSWERED[key]
+    found = _stopped(c)
     if found is not None:
         yield found
 

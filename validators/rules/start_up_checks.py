@@ -10,7 +10,7 @@ from validators.knowledge.model import Sglang
 from validators.rules import resolved
 from validators.rules.argument_resolution import optional
 from validators.rules.blame import blamed
-from validators.rules.context import Context, checks, place
+from validators.rules.context import Context, answered_once, checks, place
 from validators.rules.interface import Evidence, Gate, Outcome, Part, Step, Value
 
 SUBJECT = "What argument resolution raises on this SM"
@@ -28,20 +28,9 @@ _BY_FLAG: dict[str, dict[str, list[tuple[int, Row]]]] = {}
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 
-_ANSWERED: dict[tuple[object, ...], tuple[Part, ...]] = {}
-
-
+@answered_once
 def judge(c: Context) -> Iterator[Part]:
     """One part per flag: the first check that certainly raises because of it."""
-    key = c.key()
-    if key not in _ANSWERED:
-        if len(_ANSWERED) > 20_000:
-            _ANSWERED.clear()
-        _ANSWERED[key] = tuple(_judge(c))
-    yield from _ANSWERED[key]
-
-
-def _judge(c: Context) -> Iterator[Part]:
     told: set[str] = set()
     table = _by_flag(c.release)
     near = {number: row for flag in c.args for number, row in table.get(flag, ())}
