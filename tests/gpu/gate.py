@@ -25,7 +25,7 @@ from typing import Any
 
 MODELS = Path(os.environ.get("MODELS", "/tmp/model"))
 BASE: dict[str, Any] = {
-    "load-format": "dummy", "max-total-tokens": 8192, "mem-fraction-static": 0.2, "max-running-requests": 8,
+    "load-format": "dummy", "max-total-tokens": 8192, "mem-fraction-static": 0.6, "max-running-requests": 8,
     "cuda-graph-max-bs-decode": 4, "random-seed": 1,
 }  # fmt: skip
 LIMIT = 200.0  # s for one case; kernels that are compiled for longer are not waited for
