@@ -1,6 +1,7 @@
 """Places outside argument resolution where a release stops for any GPU: the table beside the rules that rest on them.
 
     python -m sglfleet.extract.places FOLDER-OF-UNPACKED-RELEASES > validators/rules/places.json
+    python -m sglfleet.extract.places FOLDER-OF-UNPACKED-RELEASES moe > validators/rules/places_moe.json
 
 Each place is found by what it is (a call, an import, an assignment) and quoted as it stands. A release without it has
 no row, and the rule then names the flag's own declaration or answers `unknown`.
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from packaging.version import Version
+
+from sglfleet.extract import places_moe
 
 _FRACTION = re.compile(r"1 - .*\.mem_fraction_static")
 _OLD_NAME = re.compile(r"getattr\(.*\) == 'compressed'")
@@ -108,7 +111,8 @@ def _aliases(tree: ast.Module) -> Found:
 
 
 _ATTENTION = "layers/attention/"
-_SEARCHES: tuple[tuple[str, Callable[[ast.Module], Found]], ...] = (
+Searches = tuple[tuple[str, Callable[[ast.Module], Found]], ...]
+_SEARCHES: Searches = (
     ("server_args.py", _aliases),
     ("arg_groups/serving_hook.py", _aliases),
     ("entrypoints/engine.py", _calls),
@@ -129,10 +133,10 @@ _SEARCHES: tuple[tuple[str, Callable[[ast.Module], Found]], ...] = (
 )
 
 
-def places(root: Path) -> dict[str, list[object]]:
+def places(root: Path, searches: Searches = _SEARCHES) -> dict[str, list[object]]:
     """Name -> [file, line, symbol, quote, …] of one unpacked release; the first of a kind in a file counts."""
     found: dict[str, list[object]] = {}
-    for tail, search in _SEARCHES:
+    for tail, search in searches:
         path = root / _SRT / tail
         if not path.is_file():
             continue
@@ -142,11 +146,11 @@ def places(root: Path) -> dict[str, list[object]]:
         for name, node, more in search(tree):
             line: int = node.lineno  # type: ignore[attr-defined]
             quote = lines[line - 1].strip()
-            found.setdefault(name, [_SRT + tail, line, _symbol(tree, line), quote, *more])
+            found.setdefault(name, [_SRT + tail, line, symbol_of(tree, line), quote, *more])
     return found
 
 
-def _symbol(tree: ast.Module, line: int) -> str:
+def symbol_of(tree: ast.Module, line: int) -> str:
     """Dotted name of the function or class around a line."""
     names = [
         (node.lineno, node.name)
@@ -157,13 +161,14 @@ def _symbol(tree: ast.Module, line: int) -> str:
     return ".".join(name for _, name in sorted(names))
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, family: str = "") -> None:
+    searches = {"": _SEARCHES, "moe": places_moe.SEARCHES}[family]
     table = {}
-    for root in sorted(folder.glob("sglang-*"), key=lambda path: Version(path.name.removeprefix("sglang-"))):
-        table[root.name.removeprefix("sglang-")] = places(root)
+    for root in sorted(folder.glob("sglang-[0-9]*"), key=lambda path: Version(path.name.removeprefix("sglang-"))):
+        table[root.name.removeprefix("sglang-")] = places(root, searches)
     rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in table.items())
     sys.stdout.write("{\n" + rows + "\n}\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:3])

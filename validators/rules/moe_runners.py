@@ -4,146 +4,187 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from packaging.version import InvalidVersion, Version
-
-from validators.conditions import UNKNOWN
-from validators.rules import constructors, evaluated
-from validators.rules.context import Context
-from validators.rules.interface import Gate, Outcome, Part, Step, Value
+from validators.rules import constructors, deep_gemm, evaluated, experts, library, places, resolved, runner_libraries
+from validators.rules.asked import LEAVE_OUT, anywhere, values
+from validators.rules.context import Context, checks, place
+from validators.rules.interface import Evidence, Gate, Outcome, Part, Step
 
 SUBJECT = "Runners of mixture-of-experts layers"
-FLAGS = ("moe-runner-backend", "speculative-moe-runner-backend")
-SITES = ("deep-gemm.off",)
+DRAFT = "speculative-moe-runner-backend"
+# switches of older releases, each of which stands for a runner
+SWITCHES = {
+    "enable-flashinfer-trtllm-moe": "flashinfer_trtllm",
+    "enable-flashinfer-cutlass-moe": "flashinfer_cutlass",
+    "enable-flashinfer-mxfp4-moe": "flashinfer_mxfp4",
+    "enable-triton-kernel-moe": "triton_kernel",
+}
+FLAGS = ("moe-runner-backend", DRAFT, *SWITCHES)
+SITES: tuple[str, ...] = ()
 
-_TRTLLM = ("flashinfer_trtllm", "flashinfer_trtllm_routed", "experimental_sgl_trtllm")
-_TRTLLM_MODULE = "gen_trtllm_gen_fused_moe_sm100_module"
-# FlashInfer's CUTLASS runner picks a module by the exact SM
-_CUTLASS_MODULES = {
-    (8, 9): "gen_cutlass_fused_moe_sm89_module",
-    (9, 0): "gen_cutlass_fused_moe_sm90_module",
-    (10, 0): "gen_cutlass_fused_moe_sm100_module",
-    (10, 3): "gen_cutlass_fused_moe_sm103_module",
-    (11, 0): "gen_cutlass_fused_moe_sm100_module",
-    (12, 0): "gen_cutlass_fused_moe_sm120_module",
-    (12, 1): "gen_cutlass_fused_moe_sm120_module",
-}
-# runner -> (function that checks the GPU, what must be known there)
-_CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "cutlass": ("Fp8MoEMethod.__init__", {"get_moe_runner_backend().is_cutlass()": True}),
-    "flashinfer_mxfp4": ("Mxfp4MoEMethod.__init__", {"self.use_flashinfer": True, "self.use_marlin": False}),
-}
+_NVFP4 = "ModelOptNvFp4FusedMoEMethod.__init__"
+_MXFP4 = "Mxfp4MoEMethod.__init__"
 _MXFP4_WEIGHTS = "Mxfp4MoEMethod.process_weights_after_loading"
-_SUBSTITUTE: tuple[dict[str, Value], ...] = ({},)
+_NVFP4_ONLY = "modelopt_fp4 quantization is required for Flashinfer"
+# how the source calls a runner; two experimental ones count as the kind that they are made of
+_ASKED_AS = {
+    "triton_kernel": "triton_kernels",
+    "experimental_sgl_trtllm": "flashinfer_trtllm",
+    "experimental_sgl_marlin": "marlin",
+}
+_NOT_FP8 = ("triton_kernels", "flashinfer_mxfp4", "cutlass")  # others go on to triton in some releases
+_MARLIN = ("marlin", "experimental_sgl_marlin")
+_ELSEWHERE = ("aiter", "intel_xpu", "ascend")  # of other makers: rule `other-accelerators`
 
 
 def judge(c: Context) -> Iterator[Part]:
-    for flag in FLAGS:
-        value = c.args.get(flag)
-        if isinstance(value, str) and c.has(flag):
+    for flag, value in values(c, FLAGS[:2]):
+        if (flag != DRAFT or c.given("speculative-algorithm")) and value not in _ELSEWHERE:
             yield _judge(c, flag, value)
+    for flag, runner in SWITCHES.items():
+        known = c.flag(flag)
+        if c.args.get(flag) is True and known is not None and not known.refused:
+            yield _judge(c, flag, runner)
 
 
 def _judge(c: Context, flag: str, runner: str) -> Part:
-    if runner in ("auto", "triton"):
-        proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
-        reason = f"{c.release.version} runs {runner} on every GPU."
-        return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.PARSER, True, reason, proof),))
-    if runner == "deep_gemm":
-        return _deep_gemm(c, flag)
-    refused = _nvfp4(c, flag, runner)
+    if runner == "auto":
+        return anywhere(c, flag, runner)
+    refused = _by_experts(c, flag, runner)
     if refused is not None:
         return refused
-    if runner in _TRTLLM:
-        return _library(c, flag, runner, _TRTLLM_MODULE, settled=c.sm[0] == 10)
-    if runner == "flashinfer_cutlass":
-        module = _CUTLASS_MODULES.get(c.sm)
-        if module is not None:
-            return _reported(c, _library(c, flag, runner, module, settled=True))
-    if runner == "hpc_ops":
-        row = evaluated.site(c, "MoeRunner.__init__", "runner_backend.is_hpc_ops()")
-        if row is not None:
-            return evaluated.part(c, flag, f"runner {runner}", row, instead=_SUBSTITUTE)
-    if runner == "marlin" and _is_mxfp4(c):
-        row = evaluated.site(c, _MXFP4_WEIGHTS, "self.use_marlin and not self.use_mega_moe")
-        row = row or evaluated.site(c, _MXFP4_WEIGHTS, "self.use_marlin")
-        if row is not None:
-            return evaluated.part(c, flag, "MXFP4 experts by marlin", row, instead=_SUBSTITUTE)
-    if runner in _CHECKED:
-        symbol, known = _CHECKED[runner]
-        known = known | {"_FI_HAS_SM90_CUTLASS_MXFP4": _has_mixed_gemm(c)}
-        found = constructors.part(c, flag, f"runner {runner}", symbol, instead=_SUBSTITUTE, known=known)
+    asked = {
+        "deep_gemm": _deep_gemm,
+        "flashinfer_cutlass": runner_libraries.cutlass,
+        "flashinfer_cutedsl": _cutedsl,
+        "flashinfer_mxfp4": _mxfp4,
+        "flashinfer_megamoe": _flashinfer_megamoe,
+        "megamoe": _megamoe,
+        "cutlass": _cutlass,
+        "hpc_ops": _hpc_ops,
+    }
+    if runner in asked:
+        found = asked[runner](c, flag)
+    elif runner in runner_libraries.TRTLLM:
+        found = runner_libraries.trtllm(c, flag, runner)
+    elif runner in _MARLIN:
+        found = _marlin(c, flag, runner)
+    elif runner == "triton":
+        found = anywhere(c, flag, runner)
+    elif runner == "triton_kernel":
+        found = anywhere(c, flag, runner, needs=("the triton_kernels package, and experts in BF16 or MXFP4",))
+    else:
+        found = None
+    return found or c.unsure(flag, f"Where {c.release.version} runs {runner}")
+
+
+def _by_experts(c: Context, flag: str, runner: str) -> Part | None:
+    """What the format of the experts refuses, where it is known."""
+    kind = experts.kind(c)
+    if kind == experts.NVFP4 or (runner == "flashinfer_cutlass" and _for_nvfp4_alone(c)):
+        found = _nvfp4(c, flag, runner)
         if found is not None:
             return found
-    return c.unsure(flag, f"Where {c.release.version} runs {runner}")
+    refused, *known = places.row(c, f"experts.{kind}")
+    name = _ASKED_AS.get(runner, runner)
+    whole = kind != experts.NVFP4 or "flashinfer_cutlass" in known  # older releases keep some of them in attributes
+    if refused is None or not known or name in (*known, "humming") or not whole:
+        return None
+    if kind == experts.FP8 and name not in _NOT_FP8:
+        return None
+    reason = f"{c.release.version} has no runner {runner} for experts in {kind.upper()}, and stops for want of one."
+    step = Step(Gate.MODEL, False, reason, refused)
+    return Part(flag, Outcome.FAILS, reason, (refused,), (step,), instead=LEAVE_OUT)
 
 
-# FlashInfer releases whose NVFP4 experts were reported to compute garbage on SM 12.x: flashinfer-ai/flashinfer#2723
-_GARBAGE = ("0.6.5",)
-
-
-def _reported(c: Context, passed: Part) -> Part:
-    """It starts, and people saw wrong results: shown, not refused."""
-    nvfp4 = "modelopt_fp4" in (c.args.get("quantization"), c.case.checkpoint.get("quantization"))
-    if passed.outcome is not Outcome.ACTIVE or not nvfp4 or c.sm[0] != 12 or c.flashinfer_version not in _GARBAGE:
-        return passed
-    reason = f"NVFP4 experts of FlashInfer {c.flashinfer_version} gave wrong results on SM {c.sm_text} (issue 2723)."
-    todo = "Check answers after the start, and compare with --moe-runner-backend marlin."
-    return replace(passed, reason=f"{passed.reason} {reason}", advice=True, todo=todo)
+def _for_nvfp4_alone(c: Context) -> bool:
+    """Older releases take flashinfer_cutlass for no other format: argument resolution says so and stops."""
+    return any(stop.text.startswith(_NVFP4_ONLY) for stop in resolved.stops(c.release))
 
 
 def _nvfp4(c: Context, flag: str, runner: str) -> Part | None:
     """An NVFP4 checkpoint asks for Blackwell in its expert layer, unless Marlin runs it."""
-    if "modelopt_fp4" not in (c.args.get("quantization"), c.case.checkpoint.get("quantization")):
-        return None
-    found = constructors.part(
-        c,
-        flag,
-        f"NVFP4 experts by {runner}",
-        "ModelOptNvFp4FusedMoEMethod.__init__",
-        instead=_SUBSTITUTE,
-        known={"use_marlin_fallback": runner == "marlin"},
-    )
+    known = {"use_marlin_fallback": runner in _MARLIN}
+    found = constructors.part(c, flag, f"NVFP4 experts by {runner}", _NVFP4, instead=LEAVE_OUT, known=known)
     return found if found is not None and found.outcome is Outcome.FAILS else None
 
 
-def _is_mxfp4(c: Context) -> bool:
-    """The flag, the checkpoint, or a model that is published in this format only."""
-    named = (c.args.get("quantization"), c.case.checkpoint.get("quantization"))
-    return "mxfp4" in named or (c.arch == "GptOssForCausalLM" and named == (None, None))
-
-
-def _has_mixed_gemm(c: Context) -> Any:
-    """FlashInfer carries the weight helpers of the SM 9.0 kernel from 0.6.11 on, says the engine's own error text."""
-    try:
-        return Version(c.flashinfer_version) >= Version("0.6.11")
-    except InvalidVersion:
-        return UNKNOWN
-
-
 def _deep_gemm(c: Context, flag: str) -> Part:
-    off = c.test("deep-gemm.off")
-    proof = c.proof("deep-gemm.off")
-    if off is None or not proof or (not off and c.sm >= (11, 0)):
-        return c.unsure(flag, f"Whether {c.release.version} has DeepGEMM on SM {c.sm_text}", "deep-gemm.off")
-    verb = "does not have" if off else "has"
+    on, proof = deep_gemm.state(c)
+    if on is None:
+        found = c.unsure(flag, f"Whether the DeepGEMM of {c.release.version} has kernels for SM {c.sm_text}")
+        return replace(found, evidence=proof, todo=f"Leave {flag} out: the release chooses for this GPU.")
+    verb = "has" if on else "does not have"
     reason = f"{c.release.version} {verb} DeepGEMM on SM {c.sm_text}."
-    outcome = Outcome.FAILS if off else Outcome.ACTIVE
-    step = Step(Gate.LIBRARY, not off, reason, proof[0])
-    return Part(flag, outcome, reason, proof, (step,), instead=_SUBSTITUTE if off else ())
+    step = Step(Gate.LIBRARY, on, reason, proof[0])
+    return Part(flag, Outcome.ACTIVE if on else Outcome.FAILS, reason, proof, (step,), instead=() if on else LEAVE_OUT)
 
 
-def _library(c: Context, flag: str, runner: str, module: str, *, settled: bool) -> Part:
-    """`settled`: the engine is known to use the module on this SM; elsewhere a kernel alone proves nothing."""
-    built, proof = c.builds(module), c.library_proof(module)
-    if built is False:
-        reason = f"FlashInfer {c.flashinfer_version} has no kernel of {runner} for SM {c.sm_text}."
-        step = Step(Gate.LIBRARY, False, reason, proof[0])
-        return Part(flag, Outcome.FAILS, reason, proof, (step,), instead=_SUBSTITUTE)
-    if built and settled:
-        reason = f"FlashInfer {c.flashinfer_version} builds the kernels of {runner} for SM {c.sm_text}."
-        return Part(flag, Outcome.ACTIVE, reason, proof, (Step(Gate.LIBRARY, True, reason, proof[0]),))
-    has = f"FlashInfer {c.flashinfer_version} has kernels of {runner}" if built else f"Nothing is known of {runner}"
-    what = f"{has} for SM {c.sm_text}; whether {c.release.version} uses them there"
-    return replace(c.unsure(flag, what), todo=f"Leave {flag} out, or write triton, which runs on every GPU.")
+def _cutedsl(c: Context, flag: str) -> Part | None:
+    """Of NVFP4 experts only: their own check, then the wrapper of the library."""
+    refused = _nvfp4(c, flag, "flashinfer_cutedsl")
+    if refused is not None:
+        return refused
+    names = ("CuteDslMoEWrapper", "cute_dsl_fused_moe_nvfp4")
+    built, proofs = next((found for name in names if (found := library.takes(c, name))[0] is not None), (None, ()))
+    if built is None and c.sm[0] == 10 and constructors.stop(c, _NVFP4, use_marlin_fallback=False)[0] is False:
+        row = constructors.stop(c, _NVFP4, use_marlin_fallback=False)[1]
+        built, proofs = True, (place(c.release, row),) if row else ()
+    return runner_libraries.answer(c, flag, "flashinfer_cutedsl", built, proofs)
+
+
+def _mxfp4(c: Context, flag: str) -> Part | None:
+    known = {
+        "self.use_flashinfer": True,
+        "self.use_marlin": False,
+        "_FI_HAS_SM90_CUTLASS_MXFP4": runner_libraries.has_mixed_gemm(c),
+    }
+    found = constructors.part(c, flag, "runner flashinfer_mxfp4", _MXFP4, instead=LEAVE_OUT, known=known)
+    # before the expert layer asked by itself, the kernel was the one of trtllm on every GPU
+    return found or runner_libraries.trtllm(c, flag, "flashinfer_mxfp4")
+
+
+def _cutlass(c: Context, flag: str) -> Part | None:
+    known = {"get_moe_runner_backend().is_cutlass()": True}
+    return constructors.part(c, flag, "runner cutlass", "Fp8MoEMethod.__init__", instead=LEAVE_OUT, known=known)
+
+
+def _hpc_ops(c: Context, flag: str) -> Part | None:
+    row = evaluated.site(c, "MoeRunner.__init__", "runner_backend.is_hpc_ops()")
+    return evaluated.part(c, flag, "runner hpc_ops", row, instead=LEAVE_OUT) if row is not None else None
+
+
+def _marlin(c: Context, flag: str, runner: str) -> Part | None:
+    if experts.kind(c) == experts.MXFP4:
+        last = ("self.use_marlin and not self.use_mega_moe", "self.use_marlin")
+        row = next((r for one in last if (r := evaluated.site(c, _MXFP4_WEIGHTS, one))), None)
+        if row is not None:
+            return evaluated.part(c, flag, "MXFP4 experts by marlin", row, instead=LEAVE_OUT)
+    if c.sm < (8, 0):
+        return None
+    return anywhere(c, flag, runner, needs=("experts in NVFP4, MXFP4 or 4-bit integers",))
+
+
+def _flashinfer_megamoe(c: Context, flag: str) -> Part | None:
+    """Its formats are NVFP4 and MXFP8, both for Blackwell; with its own all-to-all for SM 10.x alone."""
+    row = evaluated.site(c, "handle_a2a_moe", 'a2a_backend == "flashinfer_megamoe"')
+    if c.args.get("moe-a2a-backend") == "flashinfer_megamoe" and row is not None:
+        return evaluated.part(c, flag, "flashinfer_megamoe", row, instead=LEAVE_OUT)
+    return _nvfp4(c, flag, "flashinfer_megamoe")
+
+
+def _megamoe(c: Context, flag: str) -> Part | None:
+    """Another name of the all-to-all back end megamoe, which asks for the GPU."""
+    there = Context(c.case, c.release, {**c.args, "moe-a2a-backend": "megamoe"}, c.sm_text)
+    for row in checks(c.release).get("check_mega_moe_compat", ()):
+        held = [there.holds(guard) for guard in row["guards"]]
+        proof: Evidence = place(c.release, row)
+        said = row["text"].rstrip(". ")
+        if all(held):
+            reason = f"{c.release.version} takes megamoe for the all-to-all back end of that name: {said}."
+            step = Step(Gate.RESOLUTION, False, reason, proof)
+            return Part(flag, Outcome.FAILS, reason, (proof,), (step,), instead=LEAVE_OUT)
+        if False in held:
+            reason = f"{c.release.version} takes megamoe for the all-to-all back end of that name on SM {c.sm_text}."
+            return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.RESOLUTION, True, reason, proof),))
+    return None

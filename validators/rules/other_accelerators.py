@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validators.rules import places
+from validators.rules import experts, places
+from validators.rules.asked import LEAVE_OUT, values
 from validators.rules.context import Context
-from validators.rules.interface import Gate, Outcome, Part, Step, Value
+from validators.rules.interface import Evidence, Gate, Outcome, Part, Step
+from validators.rules.package_minimums import PLAIN
 
 SUBJECT = "Back ends and devices of other accelerators"
 ATTENTION = (
     *("attention-backend", "prefill-attention-backend", "decode-attention-backend"),
     "speculative-draft-attention-backend",
 )
+_RUNNERS = ("moe-runner-backend", "speculative-moe-runner-backend")
 _OTHER = (
-    *("mm-attention-backend", "linear-attn-backend", "sampling-backend", "lora-backend", "fp8-gemm-backend"),
-    *("fp4-gemm-backend", "bf16-gemm-backend", "moe-runner-backend", "speculative-moe-runner-backend"),
+    *("mm-attention-backend", "linear-attn-backend", "sampling-backend", "lora-backend"),
+    *("fp4-gemm-backend", "bf16-gemm-backend", *_RUNNERS),
     *("moe-a2a-backend", "disaggregation-transfer-backend", "nsa-prefill-backend", "nsa-decode-backend"),
     *("dsa-prefill-backend", "dsa-decode-backend", "dsa-paged-mqa-logits-backend"),
 )
 FLAGS = (*ATTENTION, "device", *_OTHER)
 SITES: tuple[str, ...] = ()
-_LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 # attention back end -> (what it is for, the package it imports, what happens without it)
 _ATTENTION = {
@@ -38,9 +40,29 @@ _ATTENTION = {
         "building it asks the kernel package for an operator that only its CPU build has",
     ),
 }
+# the place that stops any other use -> the package that would change that, and what happens without it
+_STOPS = {
+    "mm.ascend_attn": ("", "the encoder's attention layer refuses any other device"),
+    "mm.aiter_attn": ("", "the encoder's attention layer refuses any other device"),
+    "mm.amx_attn": ("", "the encoder's attention layer refuses any other device"),
+    "mm.xpu_attn": ("", "the encoder's attention layer refuses any other device"),
+    "sampling.ascend": ("torch-npu", "the first request that is sampled meets torch_npu, which is not there"),
+    "lora.ascend": ("torch-npu", "its kernels are operators that only torch_npu has"),
+    "a2a.mori": ("mori", "an expert layer asks for AMD's library when it is built"),
+    "runner.aiter": ("aiter", "the first batch imports AMD's library"),
+}
+_KINDS = {
+    "mm-attention-backend": "mm",
+    "sampling-backend": "sampling",
+    "lora-backend": "lora",
+    "moe-a2a-backend": "a2a",
+    **dict.fromkeys(_RUNNERS, "runner"),
+}
 MAKERS = {
     **{name: maker for name, (maker, _, _) in _ATTENTION.items()},
     "intel_xpu": "Intel GPUs",
+    "xpu_attn": "Intel GPUs",
+    "amx_attn": "CPUs with AMX",
     "ascend_attn": "Ascend NPUs",
     "ascend_fuseep": "Ascend NPUs",
     "aiter_attn": "AMD GPUs",
@@ -50,26 +72,52 @@ _DEVICES = {"npu": "Ascend NPUs", "xpu": "Intel GPUs", "hpu": "Gaudi accelerator
 
 
 def judge(c: Context) -> Iterator[Part]:
-    for flag in (*ATTENTION, *_OTHER):
-        value = c.args.get(flag)
-        if isinstance(value, str) and value in MAKERS and c.has(flag):
+    for flag, value in values(c, (*ATTENTION, *_OTHER)):
+        if value in MAKERS and not (flag.startswith("speculative-moe") and not c.given("speculative-algorithm")):
             known = flag in ATTENTION and value in _ATTENTION
-            yield _attention(c, flag, value) if known else _unsure(c, flag, value)
+            yield _attention(c, flag, value) if known else _other(c, flag, value)
     device = c.args.get("device")
     if isinstance(device, str) and c.has("device") and not device.startswith("cuda"):
         yield _device(c, device)
 
 
+def _installed(c: Context, package: str) -> bool:
+    installed = {name.lower().replace("_", "-") for name in c.case.packages}
+    return bool(package and installed & {package, f"amd-{package}"})
+
+
 def _attention(c: Context, flag: str, value: str) -> Part:
     maker, package, what = _ATTENTION[value]
     proof = places.place(c, f"attention.{value}")
-    installed = {name.lower().replace("_", "-") for name in c.case.packages}
-    if proof is None or (package and installed & {package, f"amd-{package}"}):
+    if proof is None or _installed(c, package):
         return _unsure(c, flag, value)
-    reason = f"Attention back end {value} is for {maker}: {what}."
+    return _stops(c, flag, f"Attention back end {value} is for {maker}: {what}.", proof)
+
+
+def _other(c: Context, flag: str, value: str) -> Part:
+    name = f"{_KINDS.get(flag, '')}.{value}"
+    package, what = _STOPS.get(name, ("", ""))
+    proof = places.place(c, name) if what else None
+    if proof is None or _installed(c, package) or not _met(c, flag):
+        return _unsure(c, flag, value)
+    return _stops(c, flag, f"{value} is for {MAKERS[value]}: {what}.", proof)
+
+
+def _met(c: Context, flag: str) -> bool:
+    """Is what the flag belongs to there at all."""
+    if flag == "lora-backend":
+        return bool(c.args.get("enable-lora") or c.args.get("lora-paths"))
+    if flag == "mm-attention-backend":
+        return c.arch not in PLAIN
+    if flag in _RUNNERS:
+        return experts.kind(c) == experts.FP8  # experts in BF16 go to triton instead, without a word
+    return True
+
+
+def _stops(c: Context, flag: str, reason: str, proof: Evidence) -> Part:
     step = Step(Gate.LIBRARY, False, reason, proof)
     todo = f"Leave {flag} out: the release chooses one for this GPU."
-    return Part(flag, Outcome.FAILS, reason, (proof,), (step,), todo=todo, instead=_LEAVE_OUT)
+    return Part(flag, Outcome.FAILS, reason, (proof,), (step,), todo=todo, instead=LEAVE_OUT)
 
 
 def _unsure(c: Context, flag: str, value: str) -> Part:
@@ -86,7 +134,7 @@ def _device(c: Context, device: str) -> Part:
     if kind in _DEVICES and proof is not None:
         reason = f"Device {kind} stands for {_DEVICES[kind]}; the torch of an NVIDIA host cannot set such a device."
         step = Step(Gate.LIBRARY, False, reason, proof)
-        return Part("device", Outcome.FAILS, reason, (proof,), (step,), todo=todo, instead=_LEAVE_OUT)
+        return Part("device", Outcome.FAILS, reason, (proof,), (step,), todo=todo, instead=LEAVE_OUT)
     reason = f"What {c.release.version} does with device {device} on a host with NVIDIA GPUs is not known."
     if kind == "cpu":
         reason = "Device cpu leaves the GPUs of this host idle; what flags about GPUs do then is not known."

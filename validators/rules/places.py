@@ -1,4 +1,4 @@
-"""Places outside argument resolution, read from the shipped releases by `sglfleet.extract.places` (`places.json`)."""
+"""Places outside argument resolution, read from the shipped releases by `sglfleet.extract.places` (`places*.json`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from validators.verdict import Evidence
 
 @cache
 def _table() -> dict[str, dict[str, list[Any]]]:
-    path = Path(__file__).with_name("places.json")
-    found: dict[str, dict[str, list[Any]]] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, list[Any]]] = {}
+    for path in sorted(Path(__file__).parent.glob("places*.json")):
+        for release, rows in json.loads(path.read_text(encoding="utf-8")).items():
+            found.setdefault(release, {}).update(rows)
     return found
 
 
@@ -34,6 +36,12 @@ def place(c: Context, name: str) -> Evidence | None:
         return None
     file, line, symbol, quote = row[:4]
     return Evidence(c.release.artifact.name, file, symbol, line, quote)
+
+
+def row(c: Context, name: str) -> tuple[Any, ...]:
+    """(place, what else is kept of it …); (None,) where there is no such place."""
+    found = _table().get(c.release.version, {}).get(name)
+    return (place(c, name), *found[4:]) if found else (None,)
 
 
 def value(c: Context, name: str) -> str:

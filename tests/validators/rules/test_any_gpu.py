@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from tests.validators.opening import stands
 from validators.case import Case
 from validators.judge import judge
 from validators.knowledge import load_sglang, releases
-from validators.rules import places
+from validators.rules import library, places
 from validators.verdict import Outcome
 
 RULES = (
@@ -101,3 +102,18 @@ def test_only_one_release_stops_on_its_own_choice() -> None:
             if outcomes(case).get("attention-backend") is Outcome.FAILS:
                 stopping.add((release, sm))
     assert stopping == {("0.5.6.post2", "12.0")}
+
+
+@pytest.mark.parametrize("release", releases("flashinfer"))
+def test_what_flashinfer_asks_is_read_of_every_release(release: str) -> None:
+    """From 0.5.0 on each back end of an FP4 product names the GPUs that it is for."""
+    named = {"_cudnn_gemm_fp4_requirement", "_trtllm_gemm_fp4_requirement", "_cutlass_gemm_fp4_requirement"}
+    assert (named if Version(release) >= Version("0.5.0") else set()) <= set(library.all_of(release))
+
+
+@pytest.mark.skipif("SGLFLEET_TREES" not in os.environ, reason="SGLFLEET_TREES: folder of unpacked artifacts, by name")
+@pytest.mark.full
+@pytest.mark.parametrize("release", releases("flashinfer"))
+def test_what_flashinfer_asks_stands_in_the_unpacked_releases(release: str) -> None:
+    root = Path(os.environ["SGLFLEET_TREES"]) / f"flashinfer-python-{release}"
+    assert [proof for proof in library.all_of(release).values() if not stands(root, proof)] == []

@@ -18,6 +18,8 @@ RULES = (
     "deterministic_inference",
     "dsa_backends",
     "gemm_backends",
+    "kv_cache_types",
+    "moe_all_to_all",
     "moe_runners",
     "quantization",
     "speculative_decoding",
