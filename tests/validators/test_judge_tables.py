@@ -112,7 +112,7 @@ def test_the_flag_is_redundant_where_the_engine_turns_it_on() -> None:
     )
     assert found.redundant
     other = verdict(
-        ask("0.5.9", "9.0", gpus=4, model_arch="LlamaForCausalLM", args={"tp-size": 4, FUSION: True}), FUSION
+        ask("0.5.9", "9.0", gpus=4, model_arch="Qwen3ForCausalLM", args={"tp-size": 4, FUSION: True}), FUSION
     )
     assert other.outcome is Outcome.ACTIVE
     assert not other.redundant

@@ -15,10 +15,11 @@ from tests.validators.opening import stands
 from validators.case import Case
 from validators.judge import judge
 from validators.knowledge import load_sglang, releases
-from validators.rules import library, places
+from validators.rules import fused_models, library, places
 from validators.verdict import Outcome
 
 RULES = (
+    "allreduce_fusion",
     "attention_aliases",
     "attention_backends",
     "attention_default",
@@ -90,7 +91,13 @@ def test_every_release_has_its_places(release: str) -> None:
 @pytest.mark.parametrize("release", releases("sglang"))
 def test_the_places_stand_in_the_unpacked_releases(release: str) -> None:
     root = Path(os.environ["SGLFLEET_TREES"]) / f"sglang-{release}"
-    assert [proof for proof in places.all_of(release).values() if not stands(root, proof)] == []
+    proofs = [*places.all_of(release).values(), *fused_models.all_of(release).values()]
+    assert [proof for proof in proofs if not stands(root, proof)] == []
+
+
+@pytest.mark.parametrize("release", releases("sglang"))
+def test_every_release_says_what_a_model_builds_to_be_fused(release: str) -> None:
+    assert "home" in fused_models.all_of(release)
 
 
 def test_only_one_release_stops_on_its_own_choice() -> None:
