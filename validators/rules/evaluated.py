@@ -19,6 +19,13 @@ def site(c: Context, symbol: str, last: str) -> dict[str, Any] | None:
     return None
 
 
+def alone(c: Context, symbol: str) -> dict[str, Any] | None:
+    """The first raise in `symbol`, where no other condition stands around it."""
+    sites = c.release.sites
+    rows = sites.get("raises", ()) if isinstance(sites, dict) else ()
+    return next((row for row in rows if row["symbol"].endswith(symbol) and not row.get("when")), None)
+
+
 def part(c: Context, flag: str, what: str, row: dict[str, Any], *, instead: tuple[dict[str, Value], ...] = ()) -> Part:
     """What the site makes of `flag` on this SM; unknown where its set was not evaluated or depends on more."""
     proof = place(c.release, row)

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from validators.rules import resolved
+from validators.rules.asked import LEAVE_OUT
 from validators.rules.context import Context
 from validators.rules.interface import Expectation, Gate, Outcome, Part, Step
+from validators.rules.package_minimums import PLAIN
 
 SUBJECT = "KV-cache types and their scales"
 FLAGS = ("kv-cache-dtype", "quantization-param-path")
 SITES: tuple[str, ...] = ()
+_FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
+_STAGES = ("attention-backend", "prefill-attention-backend", "decode-attention-backend")
+_LATENT = (
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+)  # their choice on SM 10.x is their own, and not in the table
 _TORCH = {"fp8_e4m3": r"torch\.float8_e4m3fn", "fp8_e5m2": r"torch\.float8_e5m2", "bf16": r"torch\.bfloat16"}
 
 
@@ -18,6 +27,8 @@ def judge(c: Context) -> Iterator[Part]:
     value = c.args.get("kv-cache-dtype")
     if isinstance(value, str) and value in _TORCH and c.has("kv-cache-dtype"):
         yield _dtype(c, value)
+    if value in _FP4 and c.has("kv-cache-dtype"):
+        yield from _fp4(c)
     if c.given("quantization-param-path") and c.has("quantization-param-path"):
         yield _scales_file(c)
 
@@ -36,6 +47,38 @@ def _dtype(c: Context, value: str) -> Part:
     )
     step = Step(Gate.MODEL, True, reason, proof)
     return Part(flag, Outcome.ACTIVE, reason, (proof,), (step,), expects, advice=bare)
+
+
+def _fp4(c: Context) -> Iterator[Part]:
+    """The attention back end that a release picks by itself need not be one of those that read a cache in FP4."""
+    kind = "mha" if c.arch in PLAIN else "mla" if c.arch in _LATENT and c.sm[0] != 10 else ""
+    tables = c.release.gates.get("tables") or {}
+    row = tables.get(f"attention.default.{kind}") if isinstance(tables, dict) else None
+    picked = row["by_sm"].get(c.sm_text) if row else None
+    if not isinstance(picked, str) or any(c.given(flag) for flag in _STAGES) or _follows(c):
+        return
+    there = Context(c.case, c.release, {**c.args, "attention-backend": picked}, c.sm_text)
+    known = {f"{owner}use_mla_backend({argument})": kind == "mla" for owner, argument in _ASKS_LATENT}
+    for stop in resolved.stops(c.release):
+        if not stop.text.startswith(f"KV4 {kind.upper()} expects attention_backend"):
+            continue
+        if all(there.holds(guard, **known, **resolved.local(there, guard)) for guard in stop.guards):
+            reason = f"{c.release.version} picks {picked} on SM {c.sm_text}, which reads no cache in FP4, and stops."
+            step = Step(Gate.RESOLUTION, False, reason, stop.proof)
+            todo = "Name an attention back end that the release takes for it, such as triton."
+            flag = "kv-cache-dtype"
+            yield Part(flag, Outcome.FAILS, reason, (stop.proof,), (step,), todo=todo, instead=LEAVE_OUT)
+            return
+
+
+_ASKS_LATENT = (("self.", ""), ("", "server_args"))
+
+
+def _follows(c: Context) -> bool:
+    """Newer releases choose the back ends of both stages by the type of the cache."""
+    changes = resolved.table(c.release).changes
+    fields = ("prefill_attention_backend", "decode_attention_backend")
+    return any("kv_cache_dtype" in guard for name in fields for one in changes.get(name, ()) for guard in one.guards)
 
 
 def scales(checkpoint: Any) -> bool | None:

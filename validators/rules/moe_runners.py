@@ -23,8 +23,11 @@ FLAGS = ("moe-runner-backend", DRAFT, *SWITCHES)
 SITES: tuple[str, ...] = ()
 
 _NVFP4 = "ModelOptNvFp4FusedMoEMethod.__init__"
+_MXFP8 = "Fp8MoEMethod._process_mxfp8_moe_weights"
 _MXFP4 = "Mxfp4MoEMethod.__init__"
 _MXFP4_WEIGHTS = "Mxfp4MoEMethod.process_weights_after_loading"
+_MARLIN_FP4 = "Mxfp4MarlinMoEMethod.process_weights_after_loading"
+_MARLIN_LORA = "MarlinLoraRunnerCore.run_from_dispatch"
 _NVFP4_ONLY = "modelopt_fp4 quantization is required for Flashinfer"
 # how the source calls a runner; two experimental ones count as the kind that they are made of
 _ASKED_AS = {
@@ -69,6 +72,8 @@ def _judge(c: Context, flag: str, runner: str) -> Part:
         found = runner_libraries.trtllm(c, flag, runner)
     elif runner in _MARLIN:
         found = _marlin(c, flag, runner)
+    elif runner.startswith("lora_"):
+        found = _adapters(c, flag)
     elif runner == "triton":
         found = anywhere(c, flag, runner)
     elif runner == "triton_kernel":
@@ -84,6 +89,10 @@ def _by_experts(c: Context, flag: str, runner: str) -> Part | None:
     if kind == experts.NVFP4 or (runner == "flashinfer_cutlass" and _for_nvfp4_alone(c)):
         found = _nvfp4(c, flag, runner)
         if found is not None:
+            return found
+    if kind == experts.MXFP8:
+        found = constructors.part(c, flag, "the expert layers of MXFP8", _MXFP8, instead=LEAVE_OUT)
+        if found is not None and found.outcome is Outcome.FAILS:
             return found
     refused, *known = places.row(c, f"experts.{kind}")
     name = _ASKED_AS.get(runner, runner)
@@ -160,9 +169,30 @@ def _marlin(c: Context, flag: str, runner: str) -> Part | None:
         row = next((r for one in last if (r := evaluated.site(c, _MXFP4_WEIGHTS, one))), None)
         if row is not None:
             return evaluated.part(c, flag, "MXFP4 experts by marlin", row, instead=LEAVE_OUT)
-    if c.sm < (8, 0):
-        return None
+    found = _marlin_checks(c, flag)
+    if found is not None or c.sm < (8, 0):
+        return found
     return anywhere(c, flag, runner, needs=("experts in NVFP4, MXFP4 or 4-bit integers",))
+
+
+def _marlin_checks(c: Context, flag: str) -> Part | None:
+    """FP4 experts beside FP8 layers (DeepSeek V4), and experts with adapters, have checks of their own."""
+    if c.arch.startswith("DeepseekV4"):
+        known = {"getattr(layer, '_mega_moe_weights_built', False)": False}
+        found = constructors.part(c, flag, "FP4 experts by marlin", _MARLIN_FP4, instead=LEAVE_OUT, known=known)
+        if found is not None:
+            return found
+    row = evaluated.alone(c, _MARLIN_LORA)
+    if row is not None and (c.args.get("enable-lora") is True or c.given("lora-paths")):
+        found = evaluated.part(c, flag, "experts with adapters by marlin", row, instead=LEAVE_OUT)
+        return found if found.outcome is Outcome.FAILS else None
+    return None
+
+
+def _adapters(c: Context, flag: str) -> Part | None:
+    """Runners for experts with adapters ask for the GPU when the first layer is built; the flags they need, before."""
+    row = evaluated.alone(c, "MoeLoraRunner._admit")
+    return evaluated.part(c, flag, "experts with adapters", row, instead=LEAVE_OUT) if row is not None else None
 
 
 def _flashinfer_megamoe(c: Context, flag: str) -> Part | None:

@@ -47,17 +47,17 @@ def _judge(c: Context, flag: str, method: str) -> Part:
     if method == "unquant" and unset is not None:
         reason = f"{c.release.version} quantizes nothing of its own accord."
         return Part(flag, Outcome.ACTIVE, reason, (unset,), (Step(Gate.RESOLUTION, True, reason, unset),))
+    row = capability(c, method)
+    proof = place(c.release, row) if row else None
+    least = _written(row["value"]) if row and "value" in row else "a capability of its own"
+    if row is not None and proof is not None and c.sm_text not in row["sms"]:
+        reason = f"{c.release.version} refuses to load {method} below SM {least}; this is SM {c.sm_text}."
+        return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.ENGINE, False, reason, proof),))
     unknown = _other_name(c, flag, method) or _unregistered(c, flag, method)
     if unknown is not None:
         return unknown
-    row = capability(c, method)
-    if row is None:
+    if proof is None:
         return c.unsure(flag, f"Which GPUs {c.release.version} takes {method} on")
-    proof = place(c.release, row)
-    least = _written(row["value"]) if "value" in row else "a capability of its own"
-    if c.sm_text not in row["sms"]:
-        reason = f"{c.release.version} refuses to load {method} below SM {least}; this is SM {c.sm_text}."
-        return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.ENGINE, False, reason, proof),))
     reason = f"{c.release.version} loads {method} from SM {least} on."
     passed = Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.ENGINE, True, reason, proof),))
     return _beyond(c, method, passed)
@@ -138,7 +138,7 @@ def _nvfp4(c: Context, passed: Part) -> Part:
     found = constructors.part(
         c, passed.flag, "NVFP4 expert layers", _NVFP4_EXPERTS, known={"use_marlin_fallback": marlin}
     )
-    if found is not None and found.outcome is Outcome.FAILS and runner == "auto":
+    if found is not None and found.outcome is Outcome.FAILS:
         return replace(found, steps=(*passed.steps, *found.steps))
     return passed
 
