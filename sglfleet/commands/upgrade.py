@@ -18,11 +18,20 @@ from sglfleet.outfile import rewrite
 @click.option("--sm", multiple=True, help="Compute capability of the hosts, such as 12.0.")
 @click.option("--gpu", default="", help="GPUs by name instead: `H200`, `rtx-pro-6000 x4`.")
 @click.option("--arch", default="", help="Model architecture, where the service file does not name it.")
+@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The model's config.json.")
 @click.option("--defaults", is_flag=True, help="Also list every changed default of flags that are not given.")
 @click.option("--write", is_flag=True, help="Rewrite the service file: the new engine, and renamed flags.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    service: Path, to: str, sm: tuple[str, ...], gpu: str, arch: str, defaults: bool, write: bool, form: str
+    service: Path,
+    to: str,
+    sm: tuple[str, ...],
+    gpu: str,
+    arch: str,
+    config: Path | None,
+    defaults: bool,
+    write: bool,
+    form: str,
 ) -> None:
     """Say what another engine release does with SERVICE: a service file, or the name of one in group_data/services.
 
@@ -32,9 +41,13 @@ def command(
 
     Exit codes: 0 nothing breaks, 1 something breaks, 2 bad input.
     """
-    from sglfleet.commands.lint import read_hardware
+    from dataclasses import replace
+    from datetime import date
+
+    from sglfleet.commands.lint import read_config, read_hardware
+    from sglfleet.gate import case_of
     from sglfleet.launch.rewrite import upgraded
-    from validators.case import Case
+    from validators.facts import Gpu, HostFacts
     from validators.knowledge import UnknownReleaseError
     from validators.load import load_file
     from validators.upgrade import Kind, changes
@@ -44,6 +57,7 @@ def command(
     loaded = load_file(path)
     hardware, wrong = read_hardware(sm, gpu, None, "")
     wrong = [str(problem) for problem in loaded.problems] + wrong
+    model = read_config(config, wrong)
     if wrong or loaded.service is None:
         click.echo("\n".join(wrong), err=True)
         sys.exit(Exit.BAD_INPUT)
@@ -51,16 +65,10 @@ def command(
     found = []
     try:
         for one in hardware.sm:
-            case = Case(
-                sglang=spec.engine.sglang,
-                args=spec.args,
-                sm=(one,),
-                gpus=len(spec.gpus),
-                gpu_name=hardware.name,
-                model_arch=arch or spec.model.arch or "",
-                model_path=spec.model.path,
-                env=spec.env,
-            )
+            cards = tuple(Gpu(index=index, name=hardware.name, sm=one) for index in spec.gpus)
+            facts = HostFacts(gpus=cards, interconnect=hardware.interconnect or None)
+            case = case_of(spec, facts, date.today(), model)
+            case = replace(case, model_arch=arch or case.model_arch)
             found += [(one, change) for change in changes(case, to)]
     except UnknownReleaseError as error:
         click.echo(f"{path}: {error}", err=True)
