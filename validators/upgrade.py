@@ -55,9 +55,19 @@ def changes(case: Case, to: str) -> list[Change]:
         for flag in sorted(before.keys() | after.keys())
         if (change := _change(flag, before.get(flag), after.get(flag), case, old, new))
     ]
+    found = _without_renamed(found, new)
     found += _defaults(case, old, new)
     order = list(Kind)
     return sorted(found, key=lambda c: (order.index(c.kind), c.flag))
+
+
+def _without_renamed(found: list[Change], new: Sglang) -> list[Change]:
+    """What turns on by itself under another name is the same feature, and nothing changes."""
+    on = {c.flag for c in found if c.kind is Kind.TURNS_ON}
+    off = {c.flag: new.flag(c.flag) for c in found if c.kind is Kind.TURNS_OFF}
+    same = {old: flag.replacement.partition("=")[0] for old, flag in off.items() if flag}
+    gone = {name for pair in same.items() if pair[1] in on for name in pair}
+    return [c for c in found if c.flag not in gone or c.kind not in (Kind.TURNS_ON, Kind.TURNS_OFF)]
 
 
 def _change(flag: str, was: Verdict | None, now: Verdict | None, case: Case, old: Sglang, new: Sglang) -> Change | None:

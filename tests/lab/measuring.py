@@ -17,7 +17,7 @@ from tests.lab import word_model
 from tests.lab.deploying import ROOT, Project, shown
 
 # Two of 32 prompts begin alike in 1.5 % of runs, and such a run is not valid: the tests need two valid ones of three.
-BENCHMARK = {"input_len": 32, "output_len": 32, "concurrency": [16], "repeats": 3, "prompts": 32}
+BENCHMARK: dict[str, Any] = {"input_len": 32, "output_len": 32, "concurrency": [16], "repeats": 3, "prompts": 32}
 DATA = """
 lab = True
 launch_override = {"*": {

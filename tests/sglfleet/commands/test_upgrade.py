@@ -45,7 +45,7 @@ def test_where_it_works_before_and_after_nothing_breaks(service):
 
 def test_the_checkpoint_decides_with_its_config(service, tmp_path):
     """The architecture of the checkpoint is believed before that of the service file."""
-    service.write_text(FILE.replace("0.5.9", "0.5.7").replace("  enable-flashinfer-allreduce-fusion: true\n", ""))
+    service.write_text(FILE.replace("0.5.9", "0.5.3.post3").replace("  enable-flashinfer-allreduce-fusion: true\n", ""))
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}))
 
@@ -54,6 +54,14 @@ def test_the_checkpoint_decides_with_its_config(service, tmp_path):
         return {row["flag"] for row in document["changes"] if row["kind"] == "turns on by itself"}
 
     assert automatic() - automatic("--config", config)
+
+
+def test_a_feature_that_only_has_another_name_changes_nothing(service):
+    """Both turn the fusion on by themselves; the flag has been another one since 0.5.14."""
+    service.write_text(FILE.replace("0.5.9", "0.5.7").replace("  enable-flashinfer-allreduce-fusion: true\n", ""))
+    done = upgrade(service, "--to", "0.5.23", "--sm", "9.0")
+    assert done.exit_code == 0
+    assert "demo: 0.5.7 to 0.5.23: the given flags mean the same." in done.output
 
 
 @pytest.mark.parametrize("text", ["{", "[]"])
