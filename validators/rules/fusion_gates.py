@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
-from validators.rules import fused_models
+from validators.rules import atoms, fused_models
 from validators.rules.context import Context, checks, place
 from validators.rules.interface import Evidence, Gate, Outcome, Step
 
@@ -49,6 +50,7 @@ def through_the_gates(c: Context, backend: str) -> Effect:
     key = (
         *(c.release.key, c.sm_text, backend, c.tp, c.nnodes, c.dp_attention, c.arch, c.flashinfer_version),
         *(case.interconnect, case.multicast, case.p2p, case.flashinfer, c.args.get("enable-deterministic-inference")),
+        *(repr(c.args.get(flag)) for flag in ("moe-a2a-backend", *atoms.flags_of(c.release, _site(c)))),
     )
     if key not in _EFFECTS:
         if len(_EFFECTS) > 20_000:
@@ -90,7 +92,7 @@ def _gates(c: Context, backend: str) -> Effect:
     if not applies:
         return _past_the_gate(c, backend)
     passed = _step(c, Gate.ENGINE, True, f"{version} applies the fusion on SM {sm}.", "fusion.attention")
-    return _model(c, passed) or _library(c, backend, (passed,))
+    return _model(c, passed) or _scattered(c, passed) or _library(c, backend, (passed,))
 
 
 def _site(c: Context) -> str:
@@ -112,10 +114,24 @@ def _model(c: Context, passed: Step) -> Effect | None:
     return Effect(Outcome.INERT, reason, (passed, Step(Gate.MODEL, False, reason, home)))
 
 
+def _scattered(c: Context, passed: Step) -> Effect | None:
+    """With an all-to-all back end each rank has other tokens after the experts; no release turns the fusion on then."""
+    found = c.get("moe-a2a-backend")
+    if found in (None, "none") or fused_models.state(c) == "":
+        return None
+    proof = next((place(c.release, row) for row in _switches(c) if "moe_a2a_backend" in row["test"]), None)
+    reason = f"Whether sums are still fused beside --moe-a2a-backend {found} is not known."
+    return Effect(Outcome.UNKNOWN, reason, (passed, Step(Gate.TOPOLOGY, None, reason, proof)))
+
+
+def _switches(c: Context) -> list[dict[str, Any]]:
+    """Where the release turns the fusion on by itself."""
+    return [row for row in c.release.gates.get("switches", ()) if row["flag"] in (ON, BACKEND)]
+
+
 def _listed(c: Context) -> bool:
     """Among the architectures that the release turns the fusion on for by itself."""
-    rows = c.release.gates.get("switches", ())
-    return any(row["flag"] in (ON, BACKEND) and f"'{c.arch}'" in row["test"] for row in rows)
+    return any(f"'{c.arch}'" in row["test"] for row in _switches(c))
 
 
 def _locals(backend: str) -> dict[str, object]:
