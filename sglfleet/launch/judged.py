@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sglfleet.launch.command import Launch
-from validators import argv, parser, policy
+from sglfleet.launch.unsaid import hanging
+from validators import argv, parser
 from validators.case import Case
-from validators.judge import judge
 from validators.knowledge import load_sglang
 from validators.knowledge.model import Sglang
 from validators.verdict import Decision, Judgement, Outcome, Overall, Value, Verdict
 
 UNSAID = re.compile(r"\$[\w({@*]|\{\{")  # a variable or a substitution of a shell; a template of Helm or Jinja
-
-_RANKS = 2  # stands for "more than one" where the tensor-parallel size is not known
 
 _REST = re.compile(r"\$(?:[@*]|\w+|\{\w+(?:\[[@*]\])?\})|\{\{.*\}\}")
 
@@ -77,11 +75,7 @@ def lint(
         checkpoint=dict(config or {}),
         env=launch.env,
     )
-    judgement = judge(case)
-    if sized := next((name for name in open_ if _flag_name(release, name) == "tp-size"), ""):
-        judgement = _either(
-            release, judgement, judge(replace(case, args={**case.args, sized: _RANKS}, gpus=None)), sized
-        )
+    judgement = hanging(release, case, open_)
     refused = [verdict for one in parsed.overridden if (verdict := _overridden(release, one))]
     more = (
         *(_verdict(fault) for fault in parsed.faults),
@@ -105,29 +99,6 @@ def lint(
     notes = (*(n for n in launch.notes if n.partition(" is not known here: ")[2] not in told),)
     notes = (*notes, *_notes(launch, parsed, release))
     return Linted(launch, case, judgement, parsed, notes, _abbreviated(parsed, release), gpus, frozenset(open_))
-
-
-def _either(release: Sglang, one: Judgement, many: Judgement, sized: str) -> Judgement:
-    """With one rank and with several: what differs between them is unknown, and kept as given."""
-    others = {verdict.flag: verdict for verdict in many.verdicts}
-    verdicts: list[Verdict] = []
-    args = dict(one.args)
-    for verdict in one.verdicts:
-        other = others.get(verdict.flag)
-        if other is not None and (other.outcome, other.decision) == (verdict.outcome, verdict.decision):
-            verdicts.append(verdict)
-            continue
-        for name in verdict.replacement:
-            args.pop(name, None)
-        if verdict.automatic:
-            continue  # nobody asked for it, and nobody can tell
-        args[verdict.flag] = verdict.value
-        reason = f"What it does depends on {sized}, whose value is not known here."
-        todo = f"Give {sized} a value, or set the variable before the command."
-        unknown = Verdict(verdict.flag, verdict.value, Outcome.UNKNOWN, Decision.WARN, reason, verdict.rule, todo=todo)
-        verdicts.append(unknown)
-    found = tuple(verdicts)
-    return replace(one, verdicts=found, decision=policy.overall(found), args=args, argv=parser.render(release, args))
 
 
 def _booleans(release: Sglang, tokens: tuple[str, ...]) -> tuple[str, ...]:

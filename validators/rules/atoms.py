@@ -49,6 +49,12 @@ def value(c: Context, text: str) -> Any:
         return _environment(c, text)
     if text.startswith(("is_deepseek_nsa(", "is_deepseek_dsa(")):
         return _sparse(c)
+    if text.startswith("use_mla_backend("):
+        return mla(c)
+    if text.endswith("hf_config.architectures"):
+        return [c.arch] if c.arch else UNKNOWN
+    if text.startswith("is_runai_obj_uri("):
+        return _object_store(c, text)
     if text.startswith("parse_connector_type("):
         return "a path"  # what a service file names; never another instance of the engine
     if text.startswith("attention_backends_of(") or text.endswith(".get_attention_backends()"):
@@ -208,6 +214,12 @@ def _sparse(c: Context) -> Any:
     if not c.arch:
         return UNKNOWN
     return c.arch in ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM") or "index_topk" in c.case.checkpoint
+
+
+def _object_store(c: Context, text: str) -> Any:
+    """`is_runai_obj_uri(cfg.x)`: an address of an object store."""
+    named = field(c, text.removesuffix(")").rpartition(".")[2])
+    return named.lower().startswith(("s3://", "gs://", "az://")) if isinstance(named, str) else UNKNOWN
 
 
 def _custom_deepseek(c: Context) -> Any:

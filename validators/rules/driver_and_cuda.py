@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validators.rules.context import Context
+from validators.rules.context import Context, place
 from validators.rules.interface import Evidence, Gate, Outcome, Part, Step
 
 SUBJECT = "Driver and CUDA minimum"
@@ -20,9 +20,10 @@ def judge(c: Context) -> Iterator[Part]:
         return
     known = c.flashinfer
     least = known.cuda_min.get(c.sm_text, "") or known.cuda_min.get(f"{c.sm_text}a", "") if known else ""
+    proof = Evidence(known.artifact.name, "flashinfer/compilation_context.py") if known and least else None
+    least, proof = (least, proof) if least else _of_the_engine(c)
     need = _pair(least)
     if need and have < need:
-        proof = Evidence(known.artifact.name, "flashinfer/compilation_context.py") if known else None
         reason = f"The driver runs CUDA up to {c.case.cuda}; code for SM {c.sm_text} needs {least}."
         yield _part(c, reason, proof, f"Install a driver for CUDA {least} or newer.")
     torch = re.search(r"\+cu(\d+)(\d)$", c.case.packages.get("torch", ""))
@@ -32,6 +33,13 @@ def judge(c: Context) -> Iterator[Part]:
         yield _part(c, reason, None, f"Install a driver for CUDA {torch[1]}.0 or newer, or a torch for CUDA {have[0]}.")
     if not torch:
         yield from _made_for(c, have[0])
+
+
+def _of_the_engine(c: Context) -> tuple[str, Evidence | None]:
+    """The CUDA from which on the engine's own tests of Blackwell hold; below it no code for these GPUs exists."""
+    rows = {row["name"]: row for row in c.release.gates.get("predicates", ()) if row.get("cuda")}
+    row = rows.get(f"is_sm{c.sm[0]}0_supported") or rows.get("is_sm100_supported")
+    return (str(row["cuda"]), place(c.release, row)) if row and c.sm[0] >= 10 else ("", None)
 
 
 def _made_for(c: Context, have: int) -> Iterator[Part]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from validators.rules.context import Context
 from validators.rules.interface import Gate, Outcome, Part, Step
 
 SUBJECT = "The GPUs of one service: known, of one kind, enough of them"
-FLAGS = ("tp-size", "pp-size", "dp-size")
+FLAGS = ("tp-size", "pp-size", "dp-size", "base-gpu-id", "gpu-id-step")
 SITES: tuple[str, ...] = ()
 ALWAYS = True
 WITHOUT_GPU = True
@@ -37,14 +38,38 @@ def _enough(c: Context) -> Iterator[Part]:
     if c.case.gpus is None:
         return
     replicas = 1 if c.dp_attention else c.dp
-    wanted, there = c.tp * c.pp * replicas, c.case.gpus * c.nnodes
+    sizes = {"tp-size": c.tp, "pp-size": c.pp, "dp-size": replicas}
+    wanted, there = prod(sizes.values()), c.case.gpus * c.nnodes
     if wanted <= there:
+        yield from _numbered(c, wanted)
         return
-    flag = next((name for name in ("tp-size", "pp-size", "dp-size") if name in c.args), "tp-size")
+    shown = [f"TP {c.tp}", *([f"PP {c.pp}"] if c.pp > 1 else []), *([f"{replicas} replicas"] if replicas > 1 else [])]
+    reason = f"{' × '.join(shown)} needs {wanted} GPUs, {there} {'is' if there == 1 else 'are'} there."
+    # each size that is more than one has a part in it
+    flags = [name for name, size in sizes.items() if name in c.args and size > 1]
+    for flag in flags or ["tp-size"]:
+        yield _too_many(c, flag, reason, f"Lower {flag}, or give the service more GPUs.")
+
+
+def _too_many(c: Context, flag: str, reason: str, todo: str, outcome: Outcome = Outcome.FAILS) -> Part:
     known = c.flag(flag)
     proof = (c.release.evidence(known.place, "--" + flag),) if known else ()
-    sizes = [f"TP {c.tp}", *([f"PP {c.pp}"] if c.pp > 1 else []), *([f"{replicas} replicas"] if replicas > 1 else [])]
-    reason = f"{' × '.join(sizes)} needs {wanted} GPUs, {there} {'is' if there == 1 else 'are'} there."
-    step = Step(Gate.TOPOLOGY, False, reason, proof[0] if proof else None)
-    todo = f"Lower {flag}, or give the service more GPUs."
-    yield Part(flag, Outcome.FAILS, reason, proof, (step,), todo=todo, final=True, value=c.get(flag))
+    passed = None if outcome is Outcome.UNKNOWN else False
+    step = Step(Gate.TOPOLOGY, passed, reason, proof[0] if proof else None)
+    final = outcome is Outcome.FAILS
+    return Part(flag, outcome, reason, proof, (step,), todo=todo, final=final, value=c.get(flag))
+
+
+def _numbered(c: Context, wanted: int) -> Iterator[Part]:
+    """The first GPU and the step between two: the last rank of a node takes the last number."""
+    base, step, there = c.number("base-gpu-id", 0), c.number("gpu-id-step"), c.case.gpus or 0
+    given = [name for name in ("base-gpu-id", "gpu-id-step") if name in c.args]
+    ranks = wanted // max(c.nnodes, 1)
+    last = base + (ranks - 1) * step
+    if not given or c.pp > 1 or base < 0 or step < 1 or last < there:
+        return
+    # where no more GPUs are named than ranks, the numbers may be meant of a host that has more
+    outcome = Outcome.FAILS if there > ranks else Outcome.UNKNOWN
+    reason = f"The last of {ranks} ranks takes GPU {last}, and the GPUs here are numbered 0 to {there - 1}."
+    for flag in given:
+        yield _too_many(c, flag, reason, f"Lower {flag}, or choose the GPUs by CUDA_VISIBLE_DEVICES.", outcome)

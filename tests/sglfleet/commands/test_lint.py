@@ -260,3 +260,47 @@ def test_what_hangs_on_an_unknown_number_of_ranks_is_unknown():
     # on SM 12.0 it does nothing with any number of them
     out = call("--sglang", "0.5.9", "--sm", "12.0", "sglang serve /m --tp $TP --enable-flashinfer-allreduce-fusion")
     assert "enable-flashinfer-allreduce-fusion: does nothing: dropped" in out.output
+
+
+@pytest.mark.parametrize(
+    ("sglang", "sm", "written", "flag", "named"),
+    [
+        # two nodes: the back end is refused on SM 9.0, one node: it runs
+        (
+            "0.5.16",
+            "9.0",
+            "--tp 4 --nnodes $N --flashinfer-allreduce-fusion-backend auto",
+            "flashinfer-allreduce-fusion-backend",
+            "nnodes ($N)",
+        ),
+        # several replicas with DP attention leave nothing to fuse
+        (
+            "0.5.9",
+            "9.0",
+            "--tp 4 --dp $DP --enable-dp-attention --enable-flashinfer-allreduce-fusion",
+            "enable-flashinfer-allreduce-fusion",
+            "dp ($DP)",
+        ),
+        # beside an all-to-all back end nobody knows
+        (
+            "0.5.9",
+            "9.0",
+            "--tp 4 --moe-a2a-backend ${A2A} --enable-flashinfer-allreduce-fusion",
+            "enable-flashinfer-allreduce-fusion",
+            "moe-a2a-backend (${A2A})",
+        ),
+    ],
+)
+def test_what_hangs_on_a_variable_is_unknown_and_names_it(
+    sglang: str, sm: str, written: str, flag: str, named: str
+) -> None:
+    out = call("--sglang", sglang, "--sm", sm, "--arch", "Qwen3MoeForCausalLM", f"sglang serve /m {written}")
+    assert f"  {flag}" in out.output
+    assert f"depends on {named}" in out.output
+    assert out.exit_code == 0
+
+
+def test_a_size_that_nobody_knows_makes_no_room() -> None:
+    out = call("--sglang", "0.5.9", "--sm", "9.0", "--gpus", "4", "sglang serve /m --tp 8 --pp-size $PP")
+    assert out.exit_code == 1
+    assert "TP 8 needs 8 GPUs, 4 are there" in out.output
