@@ -117,7 +117,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
         return _arithmetic(node, lookup)  # type: ignore[arg-type]
     found = lookup(_source(node))
     if found is not UNKNOWN:
-        return found
+        return list(found) if isinstance(found, tuple) else found  # as literals are read: (9, 0) is [9, 0] here
     if kind is ast.Call:
         return _call(node, lookup)  # type: ignore[arg-type]
     return _item(node, lookup) if kind is ast.Subscript else UNKNOWN  # type: ignore[arg-type]
@@ -269,10 +269,24 @@ def _test(compared: ast.cmpop, left: Any, right: Any) -> bool:
     return bool(left >= right)
 
 
+_ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
 def _lists(compared: ast.cmpop, left: list[Any], right: list[Any]) -> bool:
     """Two lists, tuples or sets: the source compares them by order (`==` of tuples) or as sets (`<=`)."""
     if isinstance(compared, ast.Eq | ast.NotEq):
         return (left == right) is isinstance(compared, ast.Eq)
+    if isinstance(compared, ast.In | ast.NotIn):
+        return (left in right) is isinstance(compared, ast.In)
+    if all(type(item) is int for item in (*left, *right)):  # (major, minor) >= (8, 9): by order
+        if type(compared) not in _ORDERS:
+            raise TypeError("not a comparison by order")
+        return _ORDERS[type(compared)](left, right)
     if any(not isinstance(item, str) for item in (*left, *right)):
         raise TypeError("only names are compared as sets")
     one, other = set(left), set(right)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import json
+import posixpath
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from sglfleet.extract import places_moe
+from sglfleet.extract import places_attention, places_moe
 
 _FRACTION = re.compile(r"1 - .*\.mem_fraction_static")
 _OLD_NAME = re.compile(r"getattr\(.*\) == 'compressed'")
@@ -130,6 +131,7 @@ _SEARCHES: Searches = (
     (_ATTENTION + "wave_backend.py", _imports("attention.wave", "wave_lang")),
     (_ATTENTION + "intel_amx_backend.py", _operator),
     (_ATTENTION + "trtllm_mla_backend.py", _counter),
+    *places_attention.SEARCHES,
 )
 
 
@@ -146,7 +148,7 @@ def places(root: Path, searches: Searches = _SEARCHES) -> dict[str, list[object]
         for name, node, more in search(tree):
             line: int = node.lineno  # type: ignore[attr-defined]
             quote = lines[line - 1].strip()
-            found.setdefault(name, [_SRT + tail, line, symbol_of(tree, line), quote, *more])
+            found.setdefault(name, [posixpath.normpath(_SRT + tail), line, symbol_of(tree, line), quote, *more])
     return found
 
 

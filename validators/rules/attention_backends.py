@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from validators.rules import constructors, places, start_up_checks
+from validators.rules import (
+    attention_kernels,
+    attention_models,
+    constructors,
+    hybrid_attention,
+    places,
+    resolved,
+    start_up_checks,
+)
 from validators.rules.context import Context
 from validators.rules.interface import Evidence, Expectation, Gate, Outcome, Part, Step, Value
 from validators.rules.other_accelerators import MAKERS
@@ -20,6 +28,7 @@ STAGES = {
 }
 IMAGES = "mm-attention-backend"
 FLAGS = (*STAGES, IMAGES)
+DRAFT = "speculative-draft-attention-backend"
 SITES = ("mla.archs",)
 
 # back end -> function or class whose checks stand between it and the start
@@ -35,7 +44,10 @@ _BUILT_BY = {
 _CHAIN = "ModelRunner._get_attention_backend_from_str"  # one function for all back ends, before the registry of 0.5.3
 # back end -> is it for models with multi-head latent attention only (True) or for all others only (False): every
 # release whose registry knows the back end refuses the other kind when it builds it
-_FOR_MLA = {"trtllm_mla": True, "tokenspeed_mla": True, "cutedsl_mla": True, "trtllm_mha": False}
+_FOR_MLA = {
+    **{"trtllm_mla": True, "tokenspeed_mla": True, "cutedsl_mla": True},
+    **{"trtllm_mha": False, "hpc_ops": False},
+}
 _DECODE_ONLY = ("cutedsl_mla",)  # "CuteDSL MLA only supports decoding for now": 0.5.13, the first with it, to 0.5.23
 _FA4_FOR_PREFILL_ONLY = ("0.5.4", "0.5.5", "0.5.6", "0.5.7")  # "FA4 backend is only supported for prefill"
 _RUNNER = "TllmGenFmhaRunner"  # FlashInfer's class behind trtllm_mla prefill; its constructor tests the SM
@@ -53,15 +65,28 @@ _KERNELS = {
 def judge(c: Context) -> Iterator[Part]:
     for flag, stage in STAGES.items():
         backend = c.args.get(flag)
-        if isinstance(backend, str) and c.has(flag):
+        if isinstance(backend, str) and c.has(flag) and not _changed(c, flag, backend):
             yield from _stage(c, flag, stage, backend)
     backend = c.args.get(IMAGES)
     if isinstance(backend, str) and c.has(IMAGES):
         yield from _images(c, backend)
 
 
+def _changed(c: Context, flag: str, backend: str) -> bool:
+    """Does argument resolution make another back end of it: then that rule tells, and this one is never built."""
+    found = resolved.decided(c, flag.replace("-", "_"))
+    return found is not None and found[0] is not None and found[0] != backend
+
+
 def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
     instead = _instead(c, flag)
+    stages = _decides(c, flag)
+    if flag != DRAFT:  # the draft is another model
+        found = attention_models.stopped(c, flag, backend, instead) or _eager(c, flag, backend, instead)
+        found = found or hybrid_attention.part(c, flag, backend, instead)
+        if found is not None:
+            yield found
+            return
     symbol = _BUILT_BY.get(backend)
     what = f"attention back end {backend}"
     built = constructors.part(c, flag, what, symbol, instead=instead) if symbol else None
@@ -73,8 +98,8 @@ def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
     elif backend in _KERNELS:
         yield _plain(c, flag, stage, backend)
     elif backend not in MAKERS and not places.value(c, f"alias.{backend}"):  # rules of their own speak of those
-        yield _kernels_decide(c, flag, backend)
-    if flag != "speculative-draft-attention-backend":  # the draft is another model
+        yield _kernels_decide(c, flag, backend, stages, instead)
+    if flag != DRAFT:
         yield from _kind_of_model(c, flag, backend, instead)
         yield from _stage_refused(c, flag, backend, instead)
     if backend == "trtllm_mla":
@@ -86,6 +111,32 @@ def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
         flag_place = c.release.flags[flag]
         proof = c.release.evidence(flag_place.place, "--" + flag)
         yield Part(flag, Outcome.INERT, reason, (proof,), (step,))
+
+
+def _decides(c: Context, flag: str) -> frozenset[str]:
+    """The stages of the served model that a flag decides."""
+    if flag == DRAFT:
+        return frozenset()
+    if flag != "attention-backend":
+        return frozenset({STAGES[flag]})
+    return frozenset(stage for stage in ("prefill", "decode") if not c.given(f"{stage}-attention-backend"))
+
+
+def _eager(c: Context, flag: str, backend: str, instead: tuple[dict[str, Value], ...]) -> Part | None:
+    """Back ends without CUDA graphs: the common flag turns graphs off, the one of decoding alone does not."""
+    if flag != "decode-attention-backend" or backend in (c.args.get("attention-backend"), _prefill(c)):
+        return None
+    proof = places.place(c, "attn.graphs")
+    if proof is None or places.place(c, f"attn.eager.{backend}") is None:
+        return None
+    if any("graph" in name for name in c.args) or c.args.get("device", "cuda") != "cuda":
+        return None
+    reason = f"{c.release.version} captures CUDA graphs of decoding, and back end {backend} has none."
+    return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.ENGINE, False, reason, proof),), instead=instead)
+
+
+def _prefill(c: Context) -> Any:
+    return c.args.get("prefill-attention-backend")
 
 
 def _runs(part: Part) -> bool:
@@ -106,11 +157,17 @@ def _plain(c: Context, flag: str, stage: str, backend: str) -> Part:
     )
 
 
-def _kernels_decide(c: Context, flag: str, backend: str) -> Part:
-    """Back ends for which the release tests nothing: plain PyTorch runs anywhere, of other kernels nobody can tell."""
+def _kernels_decide(
+    c: Context, flag: str, backend: str, stages: frozenset[str], instead: tuple[dict[str, Value], ...]
+) -> Part:
+    """Back ends for which the release tests nothing: plain PyTorch runs anywhere, of others the packages tell."""
     proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
-    if backend == "torch_native":
-        reason = f"{c.release.version} takes back end torch_native: plain PyTorch, of which nothing depends on the SM."
+    known = attention_kernels.part(c, flag, backend, stages, instead)
+    if known is not None:
+        return known
+    why = _anywhere(c, backend)
+    if why:
+        reason = f"{c.release.version} takes back end {backend}: {why}, of which nothing depends on the SM."
         return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.LIBRARY, True, reason, proof),))
     if _default(c) == backend:
         reason = f"{c.release.version} picks {backend} by itself on SM {c.sm_text}."
@@ -119,11 +176,24 @@ def _kernels_decide(c: Context, flag: str, backend: str) -> Part:
     if tested is not None:
         reason = f"{c.release.version} tests the GPU for attention back end {backend}, and SM {c.sm_text} passes."
         return Part(flag, Outcome.ACTIVE, reason, (tested,), (Step(Gate.RESOLUTION, True, reason, tested),))
+    if attention_models.own(c, backend) and c.sm[0] in (9, 10):
+        reason = f"{backend} is what {c.release.version} picks for {c.arch} on SM {c.sm_text}."
+        return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.MODEL, True, reason, proof),))
     reason = (
         f"No test of {c.release.version} decides whether the kernels of {backend} run on SM {c.sm_text}: not known."
     )
     todo = f"Leave {flag} out, or try it on this GPU."
     return Part(flag, Outcome.UNKNOWN, reason, (proof,), (Step(Gate.LIBRARY, None, reason, proof),), todo=todo)
+
+
+def _anywhere(c: Context, backend: str) -> str:
+    if backend == "torch_native":
+        return "plain PyTorch"
+    if backend == "flex_attention" and attention_models.latent(c) is False:
+        return "PyTorch's own flexible attention"
+    if backend == "llada2_cfg_flashinfer" and attention_models.latent(c) is False:
+        return "FlashInfer's attention with a mask of its own for LLaDA"
+    return ""
 
 
 def _kind_of_model(c: Context, flag: str, backend: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:

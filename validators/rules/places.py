@@ -53,3 +53,9 @@ def value(c: Context, name: str) -> str:
 def declared(c: Context, flag: str) -> Evidence:
     """The flag's own place: where nothing nearer is known."""
     return c.release.evidence(c.release.flags[flag].place, "--" + flag)
+
+
+def words(c: Context, name: str) -> list[str]:
+    """All that stands there besides, where it is more than one word."""
+    row = _table().get(c.release.version, {}).get(name)
+    return [str(one) for one in row[4:]] if row else []
