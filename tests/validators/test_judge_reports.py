@@ -60,8 +60,16 @@ REPORTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "FA3 asked for on a consumer Blackwell card": (
         "refuse",
-        "SM<=90",
-        {"sglang": "0.5.10", "sm": "12.0", "args": {"attention-backend": "fa3", "kv-cache-dtype": "fp8_e5m2"}},
+        "flashinfer_trtllm",
+        {
+            "sglang": "0.5.10",
+            "sm": "12.0",
+            "args": {
+                "attention-backend": "fa3",
+                "kv-cache-dtype": "fp8_e5m2",
+                "fp8-gemm-backend": "flashinfer_trtllm",
+            },
+        },
     ),
     "a nightly image, of which nothing is known": (
         "refuse",

@@ -35,7 +35,7 @@ def test_a_flag_that_became_ambiguous_breaks():
 
 
 def test_a_renamed_flag_names_its_new_name():
-    change = found({"nsa-decode-backend": "trtllm"})["nsa-decode-backend"]
+    change = found({"nsa-decode-backend": "trtllm"}, sm="10.0")["nsa-decode-backend"]
     assert change.kind in (Kind.RENAMED, Kind.BREAKS)
     assert "dsa-decode-backend" in change.text
 
