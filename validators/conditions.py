@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -31,7 +32,7 @@ def holds(text: str, lookup: Lookup) -> bool | None:
     tree = _parse(text)
     if tree is None:
         return None
-    found = _value(tree, lookup)
+    found = _truth(tree, lookup)
     return None if found is UNKNOWN else bool(found)
 
 
@@ -64,15 +65,36 @@ def _pieces(node: ast.expr) -> Iterator[str]:
         inner = node.elts
     elif isinstance(node, ast.BinOp):
         inner = [node.left, node.right]
+    elif isinstance(node, ast.Call) and _attribute(node):
+        if isinstance(node.args[0], ast.Call | ast.Subscript):
+            yield from _pieces(node.args[0])
+        else:
+            yield f"{_source(node.args[0])}.{_attribute(node)}"
+        return
+    elif isinstance(node, ast.Subscript) and not _KNOWN_WHOLE.search(_source(node)):
+        inner = [node.value, node.slice]
+    elif _rounds(node) is not None:
+        name, items, each = _rounds(node) or ("", node, node)
+        yield from _pieces(items)
+        yield from (piece for piece in _pieces(each) if piece != name)
+        return
     elif isinstance(node, ast.Call) and not node.keywords and node.args:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if isinstance(node.func, ast.Attribute) and name in _OF_TEXT:
             inner = [node.func.value, *node.args]
         elif isinstance(node.func, ast.Name) and (name in _OF_VALUES or name in _OF_SEVERAL):
             inner = node.args
+        elif isinstance(node.func, ast.Name) and name == "isinstance":
+            inner = node.args[:1]
+        elif (
+            isinstance(node.func, ast.Attribute) and name == "get" and not _source(node.func.value).startswith("envs.")
+        ):
+            inner = [node.func.value, *node.args]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _OF_TEXT:
         inner = [node.func.value]
-    if not inner and not isinstance(node, ast.Tuple | ast.List | ast.Set):
+    elif isinstance(node, ast.Dict):
+        inner = [*(key for key in node.keys if key is not None), *node.values]
+    if not inner and not isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
         yield _source(node)
     for child in inner:
         yield from _pieces(child)
@@ -101,7 +123,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
     if kind is ast.Constant:
         return node.value  # type: ignore[attr-defined]
     if kind is ast.BoolOp:
-        return _bool(isinstance(node.op, ast.And), node.values, lookup)  # type: ignore[attr-defined]
+        return _first(isinstance(node.op, ast.And), node.values, lookup)  # type: ignore[attr-defined]
     if kind is ast.UnaryOp:
         return _unary(node, lookup)  # type: ignore[arg-type]
     if kind is ast.Compare:
@@ -113,6 +135,8 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
     if kind is ast.Set:
         items = [_value(item, lookup) for item in node.elts]  # type: ignore[attr-defined]
         return items if UNKNOWN in items else sorted(set(items), key=str)
+    if kind is ast.Dict:
+        return _table(node, lookup)  # type: ignore[arg-type]
     if kind is ast.BinOp:
         return _arithmetic(node, lookup)  # type: ignore[arg-type]
     found = lookup(_source(node))
@@ -128,13 +152,19 @@ def _call(node: ast.Call, lookup: Lookup) -> Any:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if node.keywords:
         return UNKNOWN
+    if isinstance(node.func, ast.Attribute) and name == "get":
+        return _entry(node, lookup)
+    if name == "isinstance" and len(node.args) == 2:
+        return _kind(_value(node.args[0], lookup), node.args[1])
     if isinstance(node.func, ast.Attribute):
         text = _value(node.func.value, lookup)
         words = [_value(argument, lookup) for argument in node.args]
         known = isinstance(text, str) and all(isinstance(word, str) for word in words)
         return getattr(text, name)(*words) if known and name in _OF_TEXT else UNKNOWN
-    if name == "getattr" and len(node.args) in (2, 3) and isinstance(node.args[1], ast.Constant):
-        return lookup(_source(node.args[0]) + "." + str(node.args[1].value))
+    if name in ("any", "all"):
+        return _several(node, name == "all", lookup)
+    if _attribute(node):
+        return lookup(f"{_source(node.args[0])}.{_attribute(node)}")
     if name in _OF_SEVERAL and len(node.args) > 1:
         values = [_value(argument, lookup) for argument in node.args]
         numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
@@ -150,6 +180,41 @@ def _call(node: ast.Call, lookup: Lookup) -> Any:
     return UNKNOWN
 
 
+def _table(node: ast.Dict, lookup: Lookup) -> Any:
+    """A dictionary that is written out; UNKNOWN where a key is."""
+    keys = [UNKNOWN if key is None else _value(key, lookup) for key in node.keys]
+    if any(key is UNKNOWN or isinstance(key, list) for key in keys):
+        return UNKNOWN
+    return dict(zip(keys, (_value(one, lookup) for one in node.values), strict=True))
+
+
+def _entry(node: ast.Call, lookup: Lookup) -> Any:
+    """`table.get(key, otherwise)` of a dictionary that is known."""
+    assert isinstance(node.func, ast.Attribute)
+    table = _value(node.func.value, lookup)
+    values = [_value(argument, lookup) for argument in node.args]
+    if not isinstance(table, dict) or not 1 <= len(values) <= 2 or values[0] is UNKNOWN or isinstance(values[0], list):
+        return UNKNOWN
+    return table.get(values[0], values[1] if len(values) == 2 else None)
+
+
+def _kind(subject: Any, named: ast.expr) -> Any:
+    names = [_source(one) for one in (named.elts if isinstance(named, ast.Tuple) else [named])]
+    if subject is UNKNOWN or any(name not in _KINDS for name in names):
+        return UNKNOWN
+    return any(isinstance(subject, _KINDS[name]) for name in names)
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "dict": dict,
+    "list": (list, tuple),
+    "tuple": (list, tuple),
+}
+_KNOWN_WHOLE = re.compile(r"architectures\[0\]$|capability\([^()]*\)\[\d\]$|server_args_dict\[")
 _OF_TEXT = ("upper", "lower", "strip", "startswith", "endswith", "replace")
 _OF_SEVERAL: dict[str, Callable[[Any], Any]] = {"max": max, "min": min}
 _OF_VALUES: dict[str, Callable[[Any], Any]] = {
@@ -157,7 +222,46 @@ _OF_VALUES: dict[str, Callable[[Any], Any]] = {
     "set": lambda one: sorted(set(one), key=str),
     "bool": bool,
     "int": int,
+    "str": lambda one: one if isinstance(one, str) else UNKNOWN,
 }
+
+
+def _attribute(node: ast.Call) -> str:
+    """The name in `getattr(x, "name", …)`."""
+    named = node.args[1] if getattr(node.func, "id", "") == "getattr" and len(node.args) in (2, 3) else None
+    return named.value if isinstance(named, ast.Constant) and isinstance(named.value, str) else ""
+
+
+def _rounds(node: ast.expr) -> tuple[str, ast.expr, ast.expr] | None:
+    """`any(each for name in items)`: name, items, each."""
+    if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("any", "all") and len(node.args) == 1):
+        return None
+    loop = node.args[0]
+    if not (isinstance(loop, ast.GeneratorExp | ast.ListComp) and len(loop.generators) == 1):
+        return None
+    one = loop.generators[0]
+    return (one.target.id, one.iter, loop.elt) if isinstance(one.target, ast.Name) and not one.ifs else None
+
+
+def _several(node: ast.Call, every: bool, lookup: Lookup) -> Any:
+    """`any(…)`, `all(…)` over a list that is known."""
+    found = _rounds(node)
+    items = _value(found[1], lookup) if found else UNKNOWN
+    if found is None or not isinstance(items, list | tuple):
+        return UNKNOWN
+    name, _, each = found
+    unsure = False
+    for item in items:
+
+        def here(atom: str, item: Any = item) -> Any:
+            return item if atom == name else lookup(atom)
+
+        told = UNKNOWN if item is UNKNOWN else _truth(each, here)
+        if told is UNKNOWN:
+            unsure = True
+        elif told is not every:
+            return told
+    return UNKNOWN if unsure else every
 
 
 def _arithmetic(node: ast.BinOp, lookup: Lookup) -> Any:
@@ -183,17 +287,20 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def _item(node: ast.Subscript, lookup: Lookup) -> Any:
-    """One of a list that is known, by its number."""
+    """One of a list that is known, by its number, or of a dictionary, by its key."""
+    subject = _value(node.value, lookup)
+    if isinstance(subject, dict):
+        key = _value(node.slice, lookup)
+        return UNKNOWN if key is UNKNOWN or isinstance(key, list) else subject.get(key, UNKNOWN)
     number = node.slice.value if isinstance(node.slice, ast.Constant) else None
     if not isinstance(number, int) or isinstance(number, bool):
         return UNKNOWN
-    subject = _value(node.value, lookup)
     return subject[number] if isinstance(subject, list | tuple) and -len(subject) <= number < len(subject) else UNKNOWN
 
 
 def _choice(node: ast.IfExp, lookup: Lookup) -> Any:
     """`a if test else b`: where the test cannot be told, only what both branches agree on."""
-    test = _value(node.test, lookup)
+    test = _truth(node.test, lookup)
     if test is not UNKNOWN:
         return _value(node.body if test else node.orelse, lookup)
     one, other = _value(node.body, lookup), _value(node.orelse, lookup)
@@ -201,27 +308,39 @@ def _choice(node: ast.IfExp, lookup: Lookup) -> Any:
 
 
 def _unary(node: ast.UnaryOp, lookup: Lookup) -> Any:
+    if isinstance(node.op, ast.Not):
+        told = _truth(node.operand, lookup)
+        return UNKNOWN if told is UNKNOWN else not told
     value = _value(node.operand, lookup)
     if value is UNKNOWN:
         return UNKNOWN
-    if isinstance(node.op, ast.Not):
-        return not value
     return -value if isinstance(node.op, ast.USub) and isinstance(value, int | float) else UNKNOWN
 
 
-def _bool(every: bool, values: list[ast.expr], lookup: Lookup) -> Any:
-    """`and` stops at a false part, `or` at a true one, wherever it stands; else one unknown part makes it unknown."""
-    unsure = False
-    last: Any = every
+def _truth(node: ast.expr, lookup: Lookup) -> Any:
+    """True, False or UNKNOWN: what a test asks for. `and` is false where any part is, `or` true, wherever it stands."""
+    if isinstance(node, ast.BoolOp):
+        every = isinstance(node.op, ast.And)
+        unsure = False
+        for one in node.values:
+            told = _truth(one, lookup)
+            if told is UNKNOWN:
+                unsure = True
+            elif told is not every:
+                return told
+        return UNKNOWN if unsure else every
+    found = _value(node, lookup)
+    return UNKNOWN if found is UNKNOWN else bool(found)
+
+
+def _first(every: bool, values: list[ast.expr], lookup: Lookup) -> Any:
+    """The value of `a or b`, `a and b`: known where everything before the part that decides is."""
+    value: Any = every
     for node in values:
         value = _value(node, lookup)
-        if value is UNKNOWN:
-            unsure = True
-        elif bool(value) is not every:
+        if value is UNKNOWN or bool(value) is not every:
             return value
-        else:
-            last = value
-    return UNKNOWN if unsure else last
+    return value
 
 
 def _compare(node: ast.Compare, lookup: Lookup) -> Any:

@@ -78,7 +78,7 @@ def _round(case: Case, release: Sglang) -> tuple[list[Verdict], dict[str, Value]
         if one.part is not None:
             _settle(case, one.part, parser.RULE, one.name, one.name, one.value, verdicts, args)
     values = {name: one.value for name, one in accepted.items()}
-    parts = _ask(case, release, values)
+    parts = _aside(case, _ask(case, release, values))
     for name, one in accepted.items():
         spoken = parts.pop(name, None)
         part, rule = (_spelled(release, one, _merge(spoken))) if spoken else (_plain(release, one), parser.RULE)
@@ -103,6 +103,24 @@ def _ask(case: Case, release: Sglang, values: dict[str, Value]) -> dict[str, lis
         for part in rule.judge(context):
             parts.setdefault(part.flag, []).append((part, rule.stem))
     return parts
+
+
+def _aside(case: Case, parts: dict[str, list[tuple[Part, str]]]) -> dict[str, list[tuple[Part, str]]]:
+    """Without what stops only beside another flag that is dropped or replaced."""
+    out: dict[str, list[tuple[Part, str]]] = {}
+    for flag, spoken in parts.items():
+        kept = [one for one in spoken if not (one[0].beside and _gives_way(case, parts.get(one[0].beside, [])))]
+        if kept:
+            out[flag] = kept
+    return out
+
+
+def _gives_way(case: Case, spoken: list[tuple[Part, str]]) -> bool:
+    if not spoken:
+        return False
+    part, _ = _merge(spoken)
+    decision, _ = policy.decide(part, case.policies.get(part.flag) or case.on_unsupported)
+    return decision in (Decision.DROP, Decision.REPLACE)
 
 
 def _concerned(values: Iterable[str]) -> list[Rule]:

@@ -78,7 +78,6 @@ def flag_row(row: Row, places: Places) -> Row:
         "required": False,
         "hidden": False,
         "action": "store" if value else "store_true",
-        "group": "",
         "help": "",
         "deprecated": "",
         "replacement": "",
@@ -95,7 +94,8 @@ def generator_row(row: Row, places: Places) -> Row:
     assumed = {"archs": [], "always": True, "cuda_min": {}, "source": "", "certain": True}
     if row["majors"] is None and row["certain"]:
         row = {**row, "always": True}  # names nothing: there is no path to tell apart
-    return placed({k: v for k, v in row.items() if k not in assumed or v != assumed[k]}, places)
+    kept = {k: v for k, v in row.items() if k != "name" and (k not in assumed or v != assumed[k])}
+    return placed(kept, places)  # the name is the last part of the key
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -116,16 +116,16 @@ MANY = 60  # plain values in a list from which on each has a line of its own
 
 def dump(document: Row) -> str:
     """JSON with one row a line, so that a diff of two releases can be read."""
-    lines = [f"  {_json(key)}: {_block(document[key])}" for key in document]
+    lines = [f"{_json(key)}: {_block(document[key])}" for key in document]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _block(value: Any) -> str:
     rows = isinstance(value, list) and value and (isinstance(value[0], dict | list) or len(value) > MANY)
     if rows:
-        return "[\n" + ",\n".join(f"    {_json(row)}" for row in value) + "\n  ]"
+        return "[\n" + ",\n".join(f" {_json(row)}" for row in value) + "\n]"
     if isinstance(value, dict) and any(isinstance(v, dict | list) for v in value.values()):
-        return "{\n" + ",\n".join(f"    {_json(k)}: {_json(v)}" for k, v in value.items()) + "\n  }"
+        return "{\n" + ",\n".join(f" {_json(k)}: {_json(v)}" for k, v in value.items()) + "\n}"
     return _json(value)
 
 

@@ -37,6 +37,13 @@ def pins(tree: SourceTree) -> tuple[str, list[dict[str, Any]]]:
     return python, [rows[name] for name in sorted(rows)]
 
 
+def extras(tree: SourceTree, brought: list[dict[str, Any]]) -> list[str]:
+    """Packages that only an extra of the release brings, which a plain install leaves out."""
+    _, lines = _metadata(tree)
+    named = {normal(_requirement(line, tree).name) for line in lines}
+    return sorted(named - {row["name"] for row in brought} - {normal(tree.package)})
+
+
 def normal(name: str) -> str:
     """A distribution's normalized name: `flashinfer_python` is `flashinfer-python`."""
     from packaging.utils import canonicalize_name

@@ -18,8 +18,7 @@ from sglfleet.extract.tree import SourceTree
 from validators.knowledge.loader import FORMAT
 
 # raised whenever the same artifact gives other rows
-EXTRACTOR = {"sglang": "2", "flashinfer": "1", "kernels": "1"}
-PACKAGES = ("flashinfer", "flashinfer.comm", "flashinfer.fused_moe")  # those whose names SGLang probes
+EXTRACTOR = {"sglang": "3", "flashinfer": "2", "kernels": "1"}
 Document = dict[str, Any]
 Gates = Callable[[SourceTree, str], Document]
 
@@ -44,6 +43,7 @@ def sglang(tree: SourceTree, gates: Gates) -> Document:
         **({"doubts": doubts} if doubts else {}),
         "python": python,
         "pins": [{k: v for k, v in row.items() if v} for row in requirements],
+        "extras": pins.extras(tree, requirements),
         "flags": rows,
         "fields": fields,
         "env": variables,
@@ -79,17 +79,5 @@ def flashinfer(tree: SourceTree) -> Document:
         "cuda_min": cuda.minimums(interpreter),
         "aot_cuda_min": cuda.aot_minimums(interpreter),
         "generators": [generator_row(row, places) for row in (*generators.generators(interpreter), *runners(tree))],
-        "exports": {package: exported(interpreter, package) for package in PACKAGES},
         "places": places.rows(),
     }
-
-
-def exported(interpreter: Interpreter, package: str) -> list[str]:
-    """Names that `from package import …` finds: what its __init__ binds, and its submodules."""
-    tree = interpreter.scopes.tree
-    path = tree.module(package)
-    if path is None:
-        return []
-    folder = package.replace(".", "/") + "/"
-    inside = {p.removeprefix(folder).split("/")[0].removesuffix(".py") for p in tree.list(folder)}
-    return sorted(n for n in {*interpreter.scopes.names(path), *inside} if not n.startswith("_"))

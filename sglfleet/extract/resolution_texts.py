@@ -6,15 +6,15 @@ import re
 from typing import Any
 
 from sglfleet.extract.checks import Guard
+from sglfleet.extract.symbols import VIEW
 from validators.conditions import UNKNOWN, atoms, holds
 
-LONGEST = 300  # characters of one condition; a longer one is kept as one that nobody can tell
+LONGEST = 1_200  # characters of one condition; a longer one is kept as one that nobody can tell
 FIELD = re.compile(r"\.(\w+)")
-VIEW = re.compile(r"\b(resolving_view|resolved_view)\((self|server_args|cfg|view)\)")  # the arguments, read
 # conditions on the way that hold for every launch: a path names a model, arguments are resolved once, no plugin
 _PASSED = (
     *("model_path.lower()", "_resolution_finished", "_resolution_failed", "ConnectorType.INSTANCE"),
-    *("CustomSpecAlgo", "algo is not None"),
+    *("CustomSpecAlgo",),
 )
 ALIAS = "_resolve_speculative_algorithm_alias"
 _ELSEWHERE = re.compile(r"(is_|_is_)(hip|npu|xpu|mps|musa|cpu|hpu)\b|use_mlx\(\)")
@@ -23,6 +23,7 @@ _IS_MODEL = re.compile(r"[\w.()]*(architectures\[0\]|model_arch) (in|==) [\['(][
 _TELLABLE = re.compile(
     r"^_?is_\w+\(\)$|platform|capability|architectures\[0\]$|model_arch$|^envs\.|backends?(_str)?(_of\(.*\)|\(\))?$|\bmajor$|\bminor$"
     r"|use_mla_backend|Backend\([\w.()]+\)\.is_\w+\(\)$|is_deepseek|is_attention_backend_not_set|ConnectorType|device_sm|prefer_custom_dsv41|\.decision_config$|_enabled_of\("
+    r"|hf_config(\.\w+)?$|model_config(_of\(\w+\)|\(\))?\.\w+$|^as_given_\w+$|^importable\(|^SpeculativeAlgorithm\.([A-Z_0-9]+|from_string\(cfg\.speculative_algorithm\))$|^get_linear_attn_spec\(hf_config\)(\.\w+)?$"
 )
 _TOLD = re.compile(r"[\w.'\"+-]{1,60}(\.upper\(\))?$|\[[\w.'\", -]{0,60}\]$|-?\d+$")
 

@@ -29,6 +29,7 @@ OWN = frozenset(
         "doubts",
         "python",
         "pins",
+        "extras",
         "flags",
         "fields",
         "env",
@@ -51,6 +52,7 @@ def sglang(raw: Row) -> Sglang:
         pins=_pins(raw),
         env={row[0]: _env(row, places) for row in raw["env"]},
         fields=raw["fields"],
+        extras=frozenset(raw.get("extras", ())),
         doubts=tuple(raw.get("doubts", ())),
         gates={key: value for key, value in raw.items() if key not in OWN} | {"places": places},
     )
@@ -67,7 +69,6 @@ def flashinfer(raw: Row) -> Flashinfer:
         pins=_pins(raw),
         cuda_min=raw["cuda_min"],
         aot_cuda_min=raw["aot_cuda_min"],
-        exports={module: tuple(names) for module, names in raw["exports"].items()},
     )
 
 
@@ -119,7 +120,6 @@ def _flag(row: Row, places: list[list[str]]) -> Flag:
         replacement=row.get("replacement", ""),
         refused=row.get("refused", ""),
         hidden=row.get("hidden", False),
-        group=row.get("group", ""),
         help=row.get("help", ""),
         place=_place(row, places),
         default_source=row.get("default_source", ""),
@@ -137,7 +137,7 @@ def _env(row: list[Any], places: list[list[str]]) -> EnvVar:
 def _generator(row: Row, places: list[list[str]]) -> Generator:
     majors = row.get("majors")
     return Generator(
-        name=row["name"],
+        name=row["key"].rpartition(".")[2],
         majors=None if majors is None else tuple(majors),
         archs=tuple(row.get("archs", ())),
         always=row.get("always", True),

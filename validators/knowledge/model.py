@@ -51,7 +51,6 @@ class Flag:
     replacement: str  # what the engine says to use instead, as it writes it without the leading dashes; "" if none
     refused: str  # error text of a flag that is still listed but stops the launch; "" otherwise
     hidden: bool  # not in --help
-    group: str  # heading of the parser's source: "Speculative decoding", "exec.comm"
     help: str  # first sentence
     place: Place
     default_source: str = ""  # source text of a default that cannot be known without running the engine
@@ -124,6 +123,7 @@ class Sglang:
     env: Mapping[str, EnvVar]
     gates: Mapping[str, Json]  # predicates, sites, named, tables, min_capability, automatic, logs
     fields: Mapping[str, Any] = field(default_factory=dict)  # ServerArgs fields with no flag -> default
+    extras: frozenset[str] = frozenset()  # packages that only an extra of it brings
     doubts: tuple[str, ...] = ()  # what the extractor could only read by the rules of other releases
 
     @cached_property
@@ -246,7 +246,6 @@ class Flashinfer:
     generators: Mapping[str, Generator]  # by name; "module.name" where two modules have one of that name
     cuda_min: Mapping[str, str]  # SM ("12.1") -> lowest CUDA; below it every build for that SM raises
     aot_cuda_min: Mapping[str, str]  # SM -> lowest CUDA with which the precompiled cache holds kernels for it
-    exports: Mapping[str, tuple[str, ...]]  # package ("flashinfer.comm") -> names an importer finds in it
 
     def generator(self, name: str) -> Generator | None:
         """By name, with or without its module; None where there is none, or where two of that name differ."""

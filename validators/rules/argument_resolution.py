@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ SUBJECT = "Flags that argument resolution refuses or changes because of each oth
 FLAGS: tuple[str, ...] = ()
 SITES: tuple[str, ...] = ()
 ALWAYS = True
+_SHAPE = ("tp-size", "pp-size", "dp-size", "nnodes", "ep-size")
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 
@@ -22,13 +24,29 @@ _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 def judge(c: Context) -> Iterator[Part]:
     told: set[str] = set()
     for stop in resolved.met(c):
-        flags = resolved.given(c, stop.fields)
-        flag = blamed(c, stop.text, flags, partial(_met, stop), stop.proof.symbol)
+        flag = ""
+        for flags in (resolved.given(c, stop.fields), c.args):  # asked for, else what led to a value that is
+            flag = flag or blamed(c, stop.text, flags, partial(_met, stop), stop.proof.symbol)
+        # without it the engine makes the same choice by itself
+        flag = flag or min(resolved.given(c, stop.fields), key=lambda one: (one not in stop.needs, one), default="")
         if flag and flag not in told:
             told.add(flag)
             yield _stopped(c, flag, stop)
+            for other in _needed(c, stop, flag):
+                if other not in told:
+                    told.add(other)
+                    yield replace(_stopped(c, other, stop), beside=flag)
     if not told:  # what stops the start changes nothing any more
         yield from _changed(c)
+
+
+def _needed(c: Context, stop: resolved.Step, flag: str) -> Iterator[str]:
+    """The other flags without which the stop would not be met, but for the fleet's shape."""
+    for other in resolved.given(c, stop.fields):
+        rest = {name: value for name, value in c.args.items() if name != other}
+        bare = Context(c.case, c.release, rest, c.sm_text)
+        if other != flag and not other.endswith(_SHAPE) and not resolved.sure(bare, stop):
+            yield other
 
 
 def _met(stop: resolved.Step, bare: Context) -> bool:
@@ -59,6 +77,8 @@ def _changed(c: Context) -> Iterator[Part]:
         value, change = found
         if change.fields <= {name} and not _asks_for_more(change.guards):
             continue  # another spelling of the same value
+        if resolved.moved(c.release, name, change):
+            continue  # an old spelling: the engine puts the value where it belongs now
         yield _altered(c, flag, value, change)
 
 
@@ -71,7 +91,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _altered(c: Context, flag: str, value: Any, change: resolved.Step) -> Part:
-    shown = {None: "nothing", False: "off", True: "on"}.get(value, value) if not isinstance(value, tuple) else value
+    switch = isinstance(value, bool)
+    shown = "nothing" if value is None else ("on" if value else "off") if switch else value
     reason = f"{c.release.version} changes --{flag} from {c.args[flag]} to {shown} here."
     step = Step(Gate.RESOLUTION, False, reason, change.proof)
     known = c.release.flags[flag]

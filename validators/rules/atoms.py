@@ -37,6 +37,38 @@ _INDEXED = re.compile(r"^\w*server_args_dict(?:\[|\.get\()'(?P<name>\w+)'")
 _CAPABILITY = re.compile(r"get_device_capability\([^)]*\)")
 _CHOSEN = re.compile(r"^\w+Backend\([\w.()]*\.(\w+)\)\.is_(\w+)\(\)$")  # Backend(cfg.x).is_y()
 _ENV = re.compile(r"^envs\.(\w+)\.get\(\)$")
+_OF_MODEL = re.compile(r"^(?:.*\b)?(?P<owner>hf_config|model_config(?:_of\([\w.]*\))?)(?:\(\))?\.(?P<name>\w+)$")
+_BOTH_STAGES = re.compile(r"^(attention_backends_of\(\w+\)|[\w.]+\.(get|_resolved)_attention_backends\(\))$")
+_AS_GIVEN = "as_given_"  # a field before anything is resolved
+_ALGORITHM = re.compile(r"^from_string\(\w+\.speculative_algorithm\)$")
+_CONFIG = object()  # the model's configuration: there, and no dictionary
+# models without anything of their own in their files: what a release adjusts for special models does not concern them
+PLAIN = (
+    *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"),
+    *("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
+)
+# models that read text and write text, whatever else they have
+TEXT_ONLY = (
+    *PLAIN,
+    *("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GptOssForCausalLM"),
+    *("Glm4MoeForCausalLM", "GlmMoeDsaForCausalLM"),
+)
+_TEXT_ONLY = {
+    "is_multimodal": False,
+    "decision_config": None,
+    "is_embedding_gemma": False,
+    "embedding_model_spec": None,
+}
+_MODEL_TYPES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "MixtralForCausalLM": "mixtral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen2MoeForCausalLM": "qwen2_moe",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
+    "GptOssForCausalLM": "gpt_oss",
+}
 _FIELDS: dict[str, dict[str, str]] = {}
 _SMS: dict[str, dict[str, frozenset[str] | None]] = {}
 
@@ -57,7 +89,7 @@ def value(c: Context, text: str) -> Any:
         return _object_store(c, text)
     if text.startswith("parse_connector_type("):
         return "a path"  # what a service file names; never another instance of the engine
-    if text.startswith("attention_backends_of(") or text.endswith(".get_attention_backends()"):
+    if _BOTH_STAGES.match(text):
         return [attention(c, "prefill"), attention(c, "decode")]
     if text.startswith("_resolve_speculative_algorithm_alias("):
         named = field(c, "speculative_algorithm")
@@ -74,6 +106,18 @@ def value(c: Context, text: str) -> Any:
         return not any(c.given(flag) for flag in _BACK_ENDS)
     if text == "ConnectorType.INSTANCE":
         return text
+    if "hf_config" in text or "model_config" in text:
+        found = _model(c, text)
+        if found is not UNKNOWN:
+            return found
+    if text.startswith("SpeculativeAlgorithm."):
+        return _algorithm(c, text.partition(".")[2])
+    if text.startswith(_AS_GIVEN):
+        flag = fields(c.release).get(text.removeprefix(_AS_GIVEN), "")
+        known = c.release.flags.get(flag)
+        return c.args.get(flag, known.default if known else UNKNOWN)
+    if text.startswith("importable("):
+        return _importable(c, text[len("importable(") + 1 : -2])
     match = _split(text)
     if match is None:
         return UNKNOWN
@@ -105,18 +149,19 @@ def _split(text: str) -> tuple[str, str] | None:
 
 def attention(c: Context, stage: str) -> Any:
     """The back end of prefill or decode: its own flag, else the common one; UNKNOWN where the engine picks it."""
-    for flag in (f"{stage}-attention-backend", "attention-backend"):
+    flags = (f"{stage}-attention-backend", "attention-backend")
+    for flag in flags:
         value: Any = c.args.get(flag)
         if value is UNKNOWN or value:
             return value
-    return UNKNOWN
+    return None if all(flag in c.args for flag in flags) else UNKNOWN  # tried with neither
 
 
 def field(c: Context, name: str) -> Any:
     """The value of a field of the engine's arguments, as far as the flags given say it."""
     flag = fields(c.release).get(name)
     if flag is None:
-        return UNKNOWN
+        return c.args.get(own(name), UNKNOWN)
     if flag in c.args:
         return c.args[flag]
     if name == "device":
@@ -147,7 +192,9 @@ def flags_of(release: Sglang, text: str) -> tuple[str, ...]:
     found = _FLAGS_OF.get(key)
     if found is None:
         known = fields(release)
-        named = {known[word] for word in _WORD.findall(text) if word in known}
+        words = [word.removeprefix(_AS_GIVEN) for word in _WORD.findall(text)]
+        named = {known[word] for word in words if word in known}
+        named |= {own(word) for word in words if word in release.fields and word not in known}
         if any(word in text for word in (*_STAGES, "attention_backend", "_backend")):
             named.update(_BACK_ENDS)
         found = _FLAGS_OF[key] = (*_TOPOLOGY, *sorted(named - set(_TOPOLOGY)))
@@ -160,6 +207,52 @@ def fields(release: Sglang) -> dict[str, str]:
     if table is None:
         table = _FIELDS[release.key] = {flag.field: flag.name for flag in release.flags.values() if flag.field}
     return table
+
+
+def _algorithm(c: Context, text: str) -> Any:
+    """A member of `SpeculativeAlgorithm` by its name, whether written out or read from the arguments."""
+    if _ALGORITHM.match(text):
+        named = field(c, "speculative_algorithm")
+        return (named.upper() if named else "NONE") if named is None or isinstance(named, str) else UNKNOWN
+    return text if text.isupper() and text.replace("_", "").isalnum() else UNKNOWN
+
+
+def own(name: str) -> str:
+    """The key, beside flags, of a field that the engine sets by itself and no flag does."""
+    return "." + name
+
+
+def _model(c: Context, text: str) -> Any:
+    """What the engine reads in the model's configuration."""
+    if text.endswith(("hf_config", "model_config")):
+        return _CONFIG
+    if text.startswith("get_linear_attn_spec(") and c.arch in TEXT_ONLY:
+        return None  # registered for models of another kind (`configs/linear_attn_model_registry.py`)
+    match = _OF_MODEL.match(text)
+    if match is None:
+        return UNKNOWN
+    owner, name = match["owner"], match["name"]
+    if owner == "model_config":
+        return _TEXT_ONLY.get(name, UNKNOWN) if c.arch in TEXT_ONLY else UNKNOWN
+    if name == "architectures":
+        return [c.arch] if c.arch else UNKNOWN
+    if name == "model_type":
+        return c.case.model_type or c.case.checkpoint.get("model_type") or _MODEL_TYPES.get(c.arch, UNKNOWN)
+    return c.case.checkpoint.get(name, UNKNOWN) if "architectures" in c.case.checkpoint else UNKNOWN
+
+
+def _importable(c: Context, name: str) -> Any:
+    """Is a package there: found on the host, else brought by the release, and not left to an extra of its own."""
+    package = name.partition(".")[0].replace("_", "-").lower()
+    if package == "sglang":
+        return UNKNOWN
+    if package in c.case.packages:
+        return True
+    if c.case.packages and "sglang" not in c.case.packages:
+        return UNKNOWN
+    if package in c.release.extras:
+        return False
+    return True if package in c.release.pins else UNKNOWN
 
 
 def _predicate(release: Sglang, owner: str, name: str) -> frozenset[str] | None:
@@ -257,6 +350,15 @@ _KNOWN: dict[str, Any] = {
     "_is_npu": lambda c: False,
     "is_musa": lambda c: False,
     "_is_musa": lambda c: False,
+    "is_xpu": lambda c: False,
+    "_is_xpu": lambda c: False,
+    "is_mps": lambda c: False,
+    "_is_mps": lambda c: False,
+    "is_cpu": lambda c: False,
+    "_is_cpu": lambda c: False,
+    "is_hpu": lambda c: False,
+    "_is_hpu": lambda c: False,
+    "use_mlx": lambda c: False,
     "is_flashinfer_available": lambda c: True,
     "_is_flashinfer_available": lambda c: True,
     "is_dp_attention_enabled": lambda c: c.dp_attention,

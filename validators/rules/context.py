@@ -65,7 +65,7 @@ def place(release: Sglang, row: dict[str, Any]) -> Evidence:
 class Context:
     """One case as the rules see it. Read only."""
 
-    __slots__ = ("_flashinfer", "_host", "_key", "_shown", "args", "case", "release", "sm", "sm_text")
+    __slots__ = ("_flashinfer", "_host", "_key", "_shown", "args", "case", "followed", "release", "sm", "sm_text")
 
     def __init__(self, case: Case, release: Sglang, args: Mapping[str, Value], sm: str) -> None:
         self.case = case
@@ -79,8 +79,19 @@ class Context:
         self._host = (release.key, sm, self.arch, case.model_type, sparse, case.nnodes, case.gpu_name, environment)
         # values as parts of a key: not given, True and 1 are three different things
         self._shown = {flag: repr(value) for flag, value in args.items()}
+        self.followed: dict[Any, Any] = {}  # what `resolved` found out of this case
         self._flashinfer: Flashinfer | bool | None = False
         self._key: tuple[object, ...] | None = None
+
+    def varied(self, changes: Mapping[str, Value]) -> Context:
+        """The same case with other values of some flags."""
+        out = object.__new__(Context)
+        out.case, out.release, out.sm, out.sm_text = self.case, self.release, self.sm, self.sm_text
+        out.args = {**self.args, **changes}
+        out._host = self._host
+        out._shown = {**self._shown, **{flag: repr(value) for flag, value in changes.items()}}
+        out._flashinfer, out._key, out.followed = self._flashinfer, None, {}
+        return out
 
     def key(self) -> tuple[object, ...]:
         """All that conditions of the engine are evaluated on: the same for two cases that they do not tell apart."""

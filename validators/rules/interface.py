@@ -53,6 +53,7 @@ class Part:
     value: Value = None  # for what is no flag that was given: a package's version, a variable's value
     refuse: bool = False  # refused under every policy but `warn`, although it would start
     final: bool = False  # refused whatever the policy: nothing can be known, or nothing can be made to work
+    beside: str = ""  # stops only together with this flag, which has the say: where that one gives way, nothing is said
     advice: bool = False  # works, but must be shown: the decision is `warn` and nothing is dropped
 
 

@@ -7,6 +7,7 @@ as met only where its conditions hold for every value that the fields in them ca
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -17,17 +18,12 @@ from validators.conditions import UNKNOWN
 from validators.knowledge.model import Sglang
 from validators.rules import atoms
 from validators.rules.context import Context
-from validators.verdict import Evidence, Value
+from validators.verdict import Evidence
 
 _FIELD = re.compile(r"\.(\w+)")
 _COMBINATIONS = 36  # values tried together; more fields of unknown value than that are not certain anyway
 _DEEP = 2  # changes that hang on other changes
 LAST = 1 << 30
-# models without anything of their own in their files: what a release adjusts for special models does not concern them
-_PLAIN = (
-    *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"),
-    *("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
-)
 _FOR_A_MODEL = re.compile(r"model_(specific|capability)|embedding")
 _OF_THE_CHECKPOINT = ("quantization", "dtype")  # left out, they follow the model's own files
 
@@ -38,7 +34,8 @@ class Step:
 
     order: int
     guards: tuple[str, ...]
-    fields: frozenset[str]  # asked for in the conditions
+    asked: tuple[frozenset[str], ...]  # fields that each condition asks for
+    fields: frozenset[str]  # all of them
     proof: Evidence
     text: str  # what is raised; of a change: the value
     needs: frozenset[str]  # flags without which it is never met
@@ -51,6 +48,7 @@ class Table:
 
     stops: dict[str, tuple[Step, ...]]  # by one flag that must be given
     changes: dict[str, tuple[Step, ...]]  # by field
+    causes: dict[str, tuple[Step, ...]]  # changes by a flag that is asked for in their conditions
 
 
 def _columns(release: Sglang, name: str) -> Iterator[tuple[int, list[int], str, list[int], list[str], str]]:
@@ -65,6 +63,13 @@ def _columns(release: Sglang, name: str) -> Iterator[tuple[int, list[int], str, 
             yield n, at, texts[field], guards, [texts[one] for one in needs], value
 
 
+def asked_in(text: str) -> list[str]:
+    """Names after a dot in a condition, and the fields behind the two attention back ends, which have a function."""
+    names = _FIELD.findall(text)
+    return [*names, "attention_backend", *_STAGES] if "attention_backends" in text else names
+
+
+_STAGES = ("prefill_attention_backend", "decode_attention_backend")
 _TABLES: dict[str, Table] = {}
 
 
@@ -85,7 +90,8 @@ def _read(release: Sglang) -> Table:
     texts: list[str] = release.gates.get("conditions", [])
     places: list[list[str]] = release.gates.get("places", [])
     flags = atoms.fields(release)
-    asked = [frozenset(name for name in _FIELD.findall(text) if name in flags) for text in texts]
+    known = flags.keys() | release.fields.keys()
+    asked = [frozenset(name for name in asked_in(text) if name in known) for text in texts]
 
     def steps(name: str) -> Iterator[Step]:
         for n, (number, line), text, guards, needs, more in _columns(release, name):
@@ -97,6 +103,7 @@ def _read(release: Sglang) -> Table:
             yield Step(
                 order=n,
                 guards=tuple(texts[g] for g in guards),
+                asked=tuple(asked[g] for g in guards),
                 fields=fields,
                 proof=Evidence(release.artifact.name, file, symbol, line, quote),
                 text=more,
@@ -106,67 +113,105 @@ def _read(release: Sglang) -> Table:
 
     stops: dict[str, list[Step]] = {}
     for one in steps("stops"):
-        for flag in sorted(one.needs)[:1] or {flags[name] for name in one.fields}:
+        for flag in sorted(one.needs)[:1] or {flags.get(name) or atoms.own(name) for name in one.fields}:
             stops.setdefault(flag, []).append(one)
     changes: dict[str, list[Step]] = {}
     for one in steps("changes"):
         changes.setdefault(one.field, []).append(one)
-    return Table({k: tuple(v) for k, v in stops.items()}, {k: tuple(v) for k, v in changes.items()})
+    causes: dict[str, list[Step]] = {}
+    for one in (one for found in changes.values() for one in found if one.text):
+        for flag in {flags[name] for name in one.fields if name in flags and name != one.field}:
+            causes.setdefault(flag, []).append(one)
+    return Table(*({k: tuple(v) for k, v in found.items()} for found in (stops, changes, causes)))
 
 
 def met(c: Context) -> list[Step]:
     """Stops that the case meets for certain, in the order in which the release comes to them."""
     near = {id(one): one for flag in c.args for one in _near(c, flag) if one.needs <= c.args.keys()}
-    return [one for one in sorted(near.values(), key=lambda one: one.order) if sure(c, one)]
+    led = frozenset(_led_to(c))
+    for name in led:
+        more = table(c.release).stops.get(atoms.fields(c.release).get(name) or atoms.own(name), ())
+        near |= {id(one): one for one in more if one.needs <= c.args.keys()}
+    ordered = sorted(near.values(), key=lambda one: one.order)
+    return [one for one in ordered if sure(c, one)]
+
+
+def _led_to(c: Context) -> Iterator[str]:
+    """Fields that nobody gave and that a flag given makes something certain of."""
+    flags = atoms.fields(c.release)
+    for flag in c.args:
+        for change in _ruled(c, "causes", flag, _field(c, flag), c.args[flag]):
+            name = change.field
+            if flags.get(name, flag) not in c.args and change.needs <= c.args.keys() and sure(c, change):
+                yield name
+
+
+def _field(c: Context, flag: str) -> str:
+    return next((name for name, of in atoms.fields(c.release).items() if of == flag), "")
 
 
 def sure(c: Context, step: Step, depth: int = 0) -> bool:
     """Do its conditions hold whatever the engine makes of the fields in them before."""
-    held = _held(c, step)
-    if held is False or (held is None and not _tellable(c, step)):
-        return False
+    return _settled(c, step, depth) is True
+
+
+def _settled(c: Context, step: Step, depth: int) -> bool | None:
+    """Do its conditions hold, or not, for every value that the fields in them can have by then; else None."""
+    key = (id(step), depth)
+    if key not in c.followed:
+        c.followed[key] = _settle(c, step, depth)
+    found: bool | None = c.followed[key]
+    return found
+
+
+def _settle(c: Context, step: Step, depth: int) -> bool | None:
+    loose: list[tuple[str, frozenset[str], bool | None]] = []
+    for text, names in zip(step.guards, step.asked, strict=True):
+        held = _guard(c, text)
+        if held is None or any(_touched(c, name, step.order, depth) for name in names):
+            loose.append((text, names, held))
+        elif not held:
+            return False
     flags = atoms.fields(c.release)
     changing: list[tuple[str, list[Any]]] = []
+    free: set[str] = set()
     count = 1
-    for name in sorted(step.fields):
+    for name in sorted({name for _, names, _ in loose for name in names}):
         values = possible(c, name, step.order, depth)
-        flag = flags[name]
+        flag = flags.get(name) or atoms.own(name)
         if values != [c.args.get(flag, UNKNOWN)]:
+            free.add(name)
             changing.append((flag, values))
             count *= len(values)
-            if count > _COMBINATIONS:
-                return False
+    if count > _COMBINATIONS or any(held is None and not names & free for _, names, held in loose):
+        return None
+    told: set[bool | None] = set()
     for chosen in product(*(values for _, values in changing)):
-        args: dict[str, Value] = dict(c.args)
-        args.update({flag: value for (flag, _), value in zip(changing, chosen, strict=True)})
-        if not _held(Context(c.case, c.release, args, c.sm_text), step):
-            return False
-    return True
+        tried = c.varied({flag: value for (flag, _), value in zip(changing, chosen, strict=True)})
+        told.add(_all(tried, [text for text, _, _ in loose]))
+        if None in told or len(told) > 1:
+            return None
+    return next(iter(told), None)
 
 
-def _held(c: Context, step: Step) -> bool | None:
-    """Do the conditions hold for the flags as they stand."""
+def _all(c: Context, guards: list[str]) -> bool | None:
+    """Do these conditions hold for the flags as they stand."""
     unsure = False
-    for guard in step.guards:
-        held = c.holds(guard, **local(c, guard)) if "_backend" in guard or "_attn" in guard else c.holds(guard)
+    for guard in guards:
+        held = _guard(c, guard)
         if held is False:
             return False
         unsure = unsure or held is None
     return None if unsure else True
 
 
-def _tellable(c: Context, step: Step) -> bool:
-    """Is everything else that the conditions ask for known, so that trying values of the fields can settle them."""
-    known = atoms.fields(c.release)
-    for guard in step.guards:
-        if c.holds(guard) is None:
-            here = local(c, guard)
-            for atom in conditions.atoms(guard):
-                name = _FIELD.findall(atom)
-                field_ = bool(name) and name[-1] in known and atom.endswith("." + name[-1])
-                if not field_ and atom not in here and atoms.value(c, atom) is UNKNOWN:
-                    return False
-    return True
+def _guard(c: Context, guard: str) -> bool | None:
+    found = c.followed.get(guard, 0)
+    if found == 0:
+        known = local(c, guard) if "_backend" in guard or "_attn" in guard else {}
+        found = c.followed[guard] = c.holds(guard, **known)
+    told: bool | None = found
+    return told
 
 
 def possible(c: Context, name: str, order: int, depth: int = 0) -> list[Any]:
@@ -180,34 +225,77 @@ def decided(c: Context, name: str) -> tuple[Any, Step] | None:
     return (values[0], last) if last is not None and len(values) == 1 and values[0] is not UNKNOWN else None
 
 
+def moved(release: Sglang, name: str, change: Step) -> bool:
+    """Does the same statement hand the field's value to another field."""
+    steps = (one for found in table(release).changes.values() for one in found if one.order == change.order)
+    return any(one.field != name and one.text.rpartition(".")[2] == name for one in steps)
+
+
+@dataclass(slots=True)
+class _Timeline:
+    """What a field can be after each of its changes, as far as it was asked for."""
+
+    given: bool
+    orders: list[int]
+    states: list[tuple[list[Any], Step | None]]
+    rest: list[Step]  # changes that were not looked at yet, the next one last
+
+
 def _followed(c: Context, name: str, order: int, depth: int) -> tuple[list[Any], Step | None]:
-    flag = c.release.flags[atoms.fields(c.release)[name]]
-    start: Any = c.args.get(flag.name, UNKNOWN if flag.default_source else flag.default)
-    if flag.name not in c.args and name in _OF_THE_CHECKPOINT:
-        start = UNKNOWN
-    if name == "device" and start is None:
-        start = "cuda"
-    values = [start]
-    last: Step | None = None
-    for change in _applying(c, name, start):
-        if change.order >= order:
-            break
-        if not change.needs <= c.args.keys():
-            continue
-        held = _held(c, change)
-        if held is False:
-            continue
-        value = conditions.value(change.text, lambda atom: atoms.value(c, atom))
-        value = tuple(value) if isinstance(value, list) else value
-        if held and depth < _DEEP and sure(c, change, depth + 1):
-            values, last = [value], change
-        elif held is None and c.arch in _PLAIN and _FOR_A_MODEL.search(change.proof.symbol):
-            continue
-        elif flag.name in c.args and held is None:
-            continue  # what was given is seldom changed, and where it is, the conditions can be told
-        elif not any(value is one or (value == one and type(value) is type(one)) for one in values):
-            values.append(value)
-    return values, last
+    if name == "device":  # an NVIDIA GPU, however the engine finds out
+        return [_start(c, name)[1]], None
+    line: _Timeline | None = c.followed.get((name, depth))
+    if line is None:
+        given, start = _start(c, name)
+        steps = [one for one in _applying(c, name, start) if one.needs <= c.args.keys()]
+        line = c.followed[name, depth] = _Timeline(given, [-1], [([start], None)], steps[::-1])
+    while line.rest and line.rest[-1].order < order:
+        change = line.rest.pop()
+        state = _after(c, line, change, depth)
+        line.orders.append(change.order)
+        line.states.append(state)
+    return line.states[bisect_left(line.orders, order) - 1]
+
+
+def _after(c: Context, line: _Timeline, change: Step, depth: int) -> tuple[list[Any], Step | None]:
+    """The values a field can have after a change, from those it could have before."""
+    values, last = line.states[-1]
+    held = _settled(c, change, depth + 1) if depth < _DEEP else None
+    if held is False or (depth >= _DEEP and _all(c, list(change.guards)) is False):
+        return values, last
+    value = conditions.value(change.text, lambda atom: atoms.value(c, atom))
+    value = tuple(value) if isinstance(value, list) else value
+    if held:
+        return [value], change
+    if c.arch in atoms.PLAIN and _FOR_A_MODEL.search(change.proof.symbol):
+        return values, last
+    if line.given:  # what was given is seldom changed, and where it is, the conditions can be told
+        return values, last
+    if any(value is one or (value == one and type(value) is type(one)) for one in values):
+        return values, last
+    return [*values, value], last
+
+
+def _touched(c: Context, name: str, order: int, depth: int) -> bool:
+    """May the engine have set a field by then."""
+    start = _start(c, name)[1]
+    if not any(one.order < order and one.needs <= c.args.keys() for one in _applying(c, name, start)):
+        return False
+    values, last = _followed(c, name, order, depth)
+    return last is not None or len(values) > 1
+
+
+def _start(c: Context, name: str) -> tuple[bool, Any]:
+    """Whether a field was given, and its value before anything is resolved."""
+    named = atoms.fields(c.release).get(name)
+    if named is None:
+        return False, c.release.fields.get(name, UNKNOWN)
+    flag = c.release.flags[named]
+    if named in c.args:
+        return True, c.args[named]
+    if name == "device":
+        return False, "cuda"
+    return False, UNKNOWN if flag.default_source or name in _OF_THE_CHECKPOINT else flag.default
 
 
 _APPLYING: dict[tuple[str, str, str, str], tuple[Step, ...]] = {}
@@ -215,16 +303,15 @@ _APPLYING: dict[tuple[str, str, str, str], tuple[Step, ...]] = {}
 
 def _near(c: Context, flag: str) -> tuple[Step, ...]:
     """Stops that ask for a flag and that its value alone does not rule out."""
-    name = next((name for name, of in atoms.fields(c.release).items() if of == flag), "")
-    return _not_ruled_out(c, "stops", flag, name, c.args[flag])
+    return _ruled(c, "stops", flag, _field(c, flag), c.args[flag])
 
 
 def _applying(c: Context, name: str, start: Any) -> tuple[Step, ...]:
     """Changes of a field that its value alone does not rule out: most are for what was left empty."""
-    return _not_ruled_out(c, "changes", name, name, start)
+    return _ruled(c, "changes", name, name, start)
 
 
-def _not_ruled_out(c: Context, kind: str, key: str, name: str, value: Any) -> tuple[Step, ...]:
+def _ruled(c: Context, kind: str, key: str, name: str, value: Any) -> tuple[Step, ...]:
     known = (c.release.key, kind, key, repr(value))
     found = _APPLYING.get(known)
     if found is None:
@@ -258,4 +345,4 @@ def attention(c: Context, flag: str) -> Any:
 def given(c: Context, fields: Iterable[str]) -> list[str]:
     """Flags of these fields that were given."""
     flags = atoms.fields(c.release)
-    return sorted({flags[name] for name in fields if flags[name] in c.args})
+    return sorted({flags[name] for name in fields if flags.get(name) in c.args})
