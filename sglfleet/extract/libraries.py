@@ -2,9 +2,10 @@
 
     python -m sglfleet.extract.libraries FOLDER-OF-UNPACKED-RELEASES > validators/rules/libraries.json
 
-Two kinds of places, each quoted as it stands: the list of capabilities over a back end's requirement
-(`@supported_compute_capability([100, 103])`), and the chain that picks the CUTLASS module of fused experts by the exact
-SM and raises for every other one. What generators build is in the knowledge files; see `flashinfer.py`.
+Places, each quoted as it stands: the list of capabilities over a back end's requirement
+(`@supported_compute_capability([100, 103])`); the chain that picks the CUTLASS module of fused experts by the exact SM
+and raises for every other one; the C++ function that says on which SM a compiled kernel of the trtllm experts runs. What
+generators build is in the knowledge files; see `flashinfer.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ _REQUIREMENT = re.compile(
 _FILES = ("gemm.py", "gemm/gemm_base.py", "fused_moe/core.py", "fused_moe.py", "fused_moe/cute_dsl/fused_moe.py")
 _DECORATOR = "supported_compute_capability"
 _PICKER = "get_cutlass_fused_moe_module"
+_RUNNER = "flashinfer/data/csrc/trtllm_batched_gemm_runner.cu"
+_COMPATIBLE = re.compile(r"^bool isArchCompatible\(.*?^}", re.DOTALL | re.MULTILINE)
+_RUNS_ON = re.compile(r"smVersion == (\d+)")
 _OLD_TRTLLM = "trtllm_gen_fused_moe_sm100_module"  # before it was called gen_… and named the GPUs it is for
 Row = list[object]
 
@@ -76,6 +80,16 @@ def _old_trtllm(tree: ast.Module) -> Iterator[tuple[str, ast.AST, list[str]]]:
                     yield "moe.trtllm", one, ["10.0"]
 
 
+def _compatible(path: Path) -> Iterator[tuple[str, Row]]:
+    """The SMs that kernels of the trtllm experts are compiled for, by the runner that chooses among them."""
+    text = path.read_text(encoding="utf-8")
+    match = _COMPATIBLE.search(text)
+    if match is not None:
+        sms = sorted({_sm(int(number)) for number in _RUNS_ON.findall(match[0])}, key=Version)
+        line = text[: match.start()].count("\n") + 1
+        yield "moe.trtllm.kernels", [_RUNNER, line, "isArchCompatible", match[0].splitlines()[0].strip(), sms]
+
+
 def libraries(root: Path) -> dict[str, Row]:
     """Name -> [file, line, symbol, quote, [SMs]] of one unpacked FlashInfer release."""
     found: dict[str, Row] = {}
@@ -91,6 +105,8 @@ def libraries(root: Path) -> dict[str, Row]:
                 line: int = node.lineno  # type: ignore[attr-defined]
                 row: Row = [f"flashinfer/{tail}", line, symbol_of(tree, line) or name, lines[line - 1].strip(), sms]
                 found.setdefault(name, row)
+    if (root / _RUNNER).is_file():
+        found |= dict(_compatible(root / _RUNNER))
     return found
 
 

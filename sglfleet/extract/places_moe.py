@@ -232,6 +232,17 @@ def imports(name: str, package: str) -> Callable[[ast.Module], Found]:
     return find
 
 
+def head(name: str, package: str) -> Callable[[ast.Module], Found]:
+    """The first import of another maker's package at the head of a file, whatever guards it."""
+
+    def find(tree: ast.Module) -> Found:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
+                yield name, node, []
+
+    return find
+
+
 def names(name: str, function: str, attribute: str) -> Callable[[ast.Module], Found]:
     """Where `function` (any, if empty) takes something of another maker's library."""
 
@@ -282,6 +293,12 @@ SEARCHES: tuple[tuple[str, Callable[[ast.Module], Found]], ...] = (
     ),
     ("layers/attention/vision.py", refuses("mm.amx_attn", "VisionAMXAttention.__init__", "not _is_cpu or .*")),
     ("layers/attention/vision.py", refuses("mm.xpu_attn", "VisionIntelXPUAttention.__init__", "not _is_xpu")),
+    *((f"layers/attention/{stem}_backend.py", head("dsa.aiter", "aiter")) for stem in ("nsa", "dsa")),
+    ("disaggregation/mori/conn.py", head("transfer.mori", "mori")),
+    (
+        "disaggregation/ascend/transfer_engine.py",
+        refuses("transfer.ascend", "AscendTransferEngine.__init__", "import_error is not None"),
+    ),
     ("lora/backend/ascend_backend.py", names("lora.ascend", "", "torch.ops.npu.")),
     (
         "layers/sampler.py",

@@ -16,11 +16,11 @@ ATTENTION = (
     "speculative-draft-attention-backend",
 )
 _RUNNERS = ("moe-runner-backend", "speculative-moe-runner-backend")
+_SPARSE = ("nsa-prefill-backend", "nsa-decode-backend", "dsa-prefill-backend", "dsa-decode-backend")
 _OTHER = (
     *("mm-attention-backend", "linear-attn-backend", "sampling-backend", "lora-backend"),
     *("fp4-gemm-backend", "bf16-gemm-backend", *_RUNNERS),
-    *("moe-a2a-backend", "disaggregation-transfer-backend", "nsa-prefill-backend", "nsa-decode-backend"),
-    *("dsa-prefill-backend", "dsa-decode-backend", "dsa-paged-mqa-logits-backend"),
+    *("moe-a2a-backend", "disaggregation-transfer-backend", *_SPARSE, "dsa-paged-mqa-logits-backend"),
 )
 FLAGS = (*ATTENTION, "device", *_OTHER)
 SITES: tuple[str, ...] = ()
@@ -49,6 +49,9 @@ _STOPS = {
     "sampling.ascend": ("torch-npu", "the first request that is sampled meets torch_npu, which is not there"),
     "lora.ascend": ("torch-npu", "its kernels are operators that only torch_npu has"),
     "a2a.mori": ("mori", "an expert layer asks for AMD's library when it is built"),
+    "dsa.aiter": ("aiter", "its kernels are names of AMD's library, which is imported on AMD GPUs alone"),
+    "transfer.mori": ("mori", "the first rank imports AMD's library"),
+    "transfer.ascend": ("memfabric-hybrid", "building it raises what the import of its library met"),
     "runner.aiter": ("aiter", "the first batch imports AMD's library"),
 }
 _KINDS = {
@@ -56,6 +59,8 @@ _KINDS = {
     "sampling-backend": "sampling",
     "lora-backend": "lora",
     "moe-a2a-backend": "a2a",
+    "disaggregation-transfer-backend": "transfer",
+    **dict.fromkeys(_SPARSE, "dsa"),
     **dict.fromkeys(_RUNNERS, "runner"),
 }
 MAKERS = {
@@ -68,6 +73,7 @@ MAKERS = {
     "aiter_attn": "AMD GPUs",
     "mori": "AMD GPUs",
 }
+SPARSE = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 _DEVICES = {"npu": "Ascend NPUs", "xpu": "Intel GPUs", "hpu": "Gaudi accelerators", "musa": "Moore Threads GPUs"}
 
 
@@ -109,6 +115,10 @@ def _met(c: Context, flag: str) -> bool:
         return bool(c.args.get("enable-lora") or c.args.get("lora-paths"))
     if flag == "mm-attention-backend":
         return c.arch not in PLAIN
+    if flag in _SPARSE:
+        return c.arch in SPARSE or "index_topk" in c.case.checkpoint
+    if flag == "disaggregation-transfer-backend":
+        return c.args.get("disaggregation-mode") in ("prefill", "decode")
     if flag in _RUNNERS:
         return experts.kind(c) == experts.FP8  # experts in BF16 go to triton instead, without a word
     return True

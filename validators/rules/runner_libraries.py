@@ -47,6 +47,9 @@ def trtllm(c: Context, flag: str, runner: str) -> Part | None:
         built, proofs = library.takes(c, "moe.trtllm")
         if not built and c.sm[0] == 10:
             return None  # built for 10.0 alone, by name; whether that covers the others is not read
+    runs, kernels = library.takes(c, "moe.trtllm.kernels")
+    if built and runs is False:
+        built, proofs = False, kernels  # the module is built, and no kernel in it runs there
     if built and c.sm[0] != 10:
         what = f"FlashInfer {c.flashinfer_version} builds {runner} for SM {c.sm_text}; whether it has a kernel there"
         return replace(c.unsure(flag, what), evidence=proofs, todo=f"Leave {flag} out, or write triton.")
