@@ -4,8 +4,8 @@
 
 Places, each quoted as it stands: the list of capabilities over a back end's requirement
 (`@supported_compute_capability([100, 103])`); the chain that picks the CUTLASS module of fused experts by the exact SM
-and raises for every other one; the C++ function that says on which SM a compiled kernel of the trtllm experts runs. What
-generators build is in the knowledge files; see `flashinfer.py`.
+and raises for every other one; the C++ function that says on which SM a compiled kernel of the trtllm experts runs.
+What generators build is in the knowledge files; see `flashinfer.py`.
 """
 
 from __future__ import annotations
