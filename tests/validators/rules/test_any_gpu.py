@@ -25,6 +25,7 @@ RULES = (
     "attention_default",
     "other_accelerators",
     "package_minimums",
+    "triton_assembler",
     "value_ranges",
 )
 
@@ -124,3 +125,16 @@ def test_what_flashinfer_asks_is_read_of_every_release(release: str) -> None:
 def test_what_flashinfer_asks_stands_in_the_unpacked_releases(release: str) -> None:
     root = Path(os.environ["SGLFLEET_TREES"]) / f"flashinfer-python-{release}"
     assert [proof for proof in library.all_of(release).values() if not stands(root, proof)] == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"packages": {"triton": "3.6.0"}},
+        {"packages": {"triton": "3.5.1"}, "env": {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}},
+        {"packages": {"torch": "2.11.0"}},
+        {"sm": "10.0"},
+    ],
+)
+def test_an_assembler_that_knows_the_gpu_is_not_spoken_of(more: dict[str, Any]) -> None:
+    assert "triton" not in outcomes({"sglang": "0.5.9", "sm": "10.3", "args": {}, **more})
