@@ -87,6 +87,11 @@ REPORTS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "kernel_images": ["sm_80", "sm_90a", "sm_100a", "sm_120a"],
         },
     ),
+    "the assembler in Triton does not know a B300": (
+        "refuse",
+        "does not know sm_103a",
+        {"sglang": "0.5.6", "sm": "10.3", "gpus": 8, "args": {}, "packages": {"triton": "3.5.1"}},
+    ),
     "DeepEP needs DeepGEMM": (
         "refuse",
         "DeepGEMM",
