@@ -243,6 +243,19 @@ def head(name: str, package: str) -> Callable[[ast.Module], Found]:
     return find
 
 
+def takes(name: str, package: str, taken: str) -> Callable[[ast.Module], Found]:
+    """The import of one name of a package that only another build of it has."""
+
+    def find(tree: ast.Module) -> Found:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == package:
+                for one in node.names:
+                    if one.name == taken:
+                        yield name, one, []
+
+    return find
+
+
 def names(name: str, function: str, attribute: str) -> Callable[[ast.Module], Found]:
     """Where `function` (any, if empty) takes something of another maker's library."""
 
@@ -293,6 +306,7 @@ SEARCHES: tuple[tuple[str, Callable[[ast.Module], Found]], ...] = (
     ),
     ("layers/attention/vision.py", refuses("mm.amx_attn", "VisionAMXAttention.__init__", "not _is_cpu or .*")),
     ("layers/attention/vision.py", refuses("mm.xpu_attn", "VisionIntelXPUAttention.__init__", "not _is_xpu")),
+    ("layers/attention/xpu_backend.py", takes("attention.intel_xpu", "sgl_kernel", "flash_mla_decode")),
     *((f"layers/attention/{stem}_backend.py", head("dsa.aiter", "aiter")) for stem in ("nsa", "dsa")),
     ("disaggregation/mori/conn.py", head("transfer.mori", "mori")),
     (

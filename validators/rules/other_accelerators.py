@@ -39,6 +39,7 @@ _ATTENTION = {
         "",
         "building it asks the kernel package for an operator that only its CPU build has",
     ),
+    "intel_xpu": ("Intel GPUs", "", "building it imports a name of the kernel package that only its XPU build has"),
 }
 # the place that stops any other use -> the package that would change that, and what happens without it
 _STOPS = {
@@ -65,7 +66,6 @@ _KINDS = {
 }
 MAKERS = {
     **{name: maker for name, (maker, _, _) in _ATTENTION.items()},
-    "intel_xpu": "Intel GPUs",
     "xpu_attn": "Intel GPUs",
     "amx_attn": "CPUs with AMX",
     "ascend_attn": "Ascend NPUs",
