@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from validators.rules import attention_models, constructors, places
+from validators.rules.asked import values
 from validators.rules.context import Context, checks, place
 from validators.rules.hybrid_attention import GDN, KDA
 from validators.rules.interface import Evidence, Gate, Outcome, Part, Step, Value
@@ -39,10 +40,8 @@ _PACKAGES = {"helion": "helion", "flashkda": "flash-kda"}
 
 
 def judge(c: Context) -> Iterator[Part]:
-    for flag in FLAGS:
-        value = c.args.get(flag)
-        if isinstance(value, str) and c.has(flag):
-            yield _judge(c, flag, value)
+    for flag, value in values(c, FLAGS):
+        yield _judge(c, flag, value)
 
 
 def _judge(c: Context, flag: str, value: str) -> Part:
