@@ -36,6 +36,7 @@ _ASKED_AS = {
     "experimental_sgl_marlin": "marlin",
 }
 _NOT_FP8 = ("triton_kernels", "flashinfer_mxfp4", "cutlass")  # others go on to triton in some releases
+_NVFP4_ALONE: dict[str, bool] = {}  # by release
 _MARLIN = ("marlin", "experimental_sgl_marlin")
 _ELSEWHERE = ("aiter", "intel_xpu", "ascend")  # of other makers: rule `other-accelerators`
 
@@ -108,7 +109,11 @@ def _by_experts(c: Context, flag: str, runner: str) -> Part | None:
 
 def _for_nvfp4_alone(c: Context) -> bool:
     """Older releases take flashinfer_cutlass for no other format: argument resolution says so and stops."""
-    return any(stop.text.startswith(_NVFP4_ONLY) for stop in resolved.stops(c.release))
+    found = _NVFP4_ALONE.get(c.release.key)
+    if found is None:
+        found = any(stop.text.startswith(_NVFP4_ONLY) for stop in resolved.stops(c.release))
+        _NVFP4_ALONE[c.release.key] = found
+    return found
 
 
 def _nvfp4(c: Context, flag: str, runner: str) -> Part | None:
