@@ -55,7 +55,8 @@ def _fp4(c: Context) -> Iterator[Part]:
     tables = c.release.gates.get("tables") or {}
     row = tables.get(f"attention.default.{kind}") if isinstance(tables, dict) else None
     picked = row["by_sm"].get(c.sm_text) if row else None
-    if not isinstance(picked, str) or any(c.given(flag) for flag in _STAGES) or _follows(c):
+    chosen = any(c.given(flag) for flag in _STAGES) or c.args.get("enable-deterministic-inference") is True
+    if not isinstance(picked, str) or chosen or _follows(c):
         return
     there = Context(c.case, c.release, {**c.args, "attention-backend": picked}, c.sm_text)
     known = {f"{owner}use_mla_backend({argument})": kind == "mla" for owner, argument in _ASKS_LATENT}

@@ -43,6 +43,8 @@ def _without_dispatcher(c: Context, flag: str, name: str) -> Part | None:
 
 def _on_deep_gemm(c: Context, flag: str, name: str) -> Part:
     on, proof = deep_gemm.state(c)
+    if on is False and c.args.get("deepep-mode") == "normal":
+        return c.unsure(flag, f"Whether {c.release.version} computes the experts behind {name} without DeepGEMM")
     if on is False:
         reason = (
             f"{name} computes the experts with DeepGEMM, which {c.release.version} does not have on SM {c.sm_text}."

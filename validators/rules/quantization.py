@@ -31,7 +31,7 @@ _NARROW = {"w4afp8": ((9, 0), (9, 0))}
 _MXFP8_EXPERTS = "Fp8MoEMethod._process_mxfp8_moe_weights"
 _NVFP4_EXPERTS = "ModelOptNvFp4FusedMoEMethod.__init__"
 _MIXTURE = re.compile(
-    r"Moe(?!d)|^(Deepseek(V2|V3|V4)|GptOss|Glm4Moe|GlmMoe|Mixtral|Kimi|Llama4|MiniMax|Qwen3Next|Step3|BailingMoe|NemotronH)"
+    r"Moe(?!d)|^(Deepseek(V2|V3|V4)|GptOss|Glm4Moe|GlmMoe|Mixtral|Kimi|Llama4|MiniMax|Qwen3Next|Step3|BailingMoe)"
 )
 
 
@@ -43,8 +43,8 @@ def judge(c: Context) -> Iterator[Part]:
 
 
 def _judge(c: Context, flag: str, method: str) -> Part:
-    unset = places.place(c, "quant.unquant")
-    if method == "unquant" and unset is not None:
+    if method == "unquant":
+        unset = places.place(c, "quant.unquant") or places.declared(c, flag)
         reason = f"{c.release.version} quantizes nothing of its own accord."
         return Part(flag, Outcome.ACTIVE, reason, (unset,), (Step(Gate.RESOLUTION, True, reason, unset),))
     row = capability(c, method)
