@@ -10,6 +10,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from sglfleet.extract.places_linear import imported
+
 Found = Iterator[tuple[str, ast.AST, list[str]]]
 Finder = Callable[[ast.Module], Found]
 _ATTENTION = "layers/attention/"
@@ -141,29 +143,6 @@ def xqa(tree: ast.Module) -> Found:
                     yield "flashinfer.xqa_mla", node.test, ["12"]
 
 
-def gdn_allowed(tree: ast.Module) -> Found:
-    """Back ends that a hybrid GDN model may have on the GPUs that this release calls Blackwell; SM 12.x apart."""
-    named = {
-        node.targets[0].id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    }
-    for function in tree.body:
-        if not isinstance(function, ast.FunctionDef) or function.name != "attn_backend_wrapper":
-            continue
-        for node in ast.walk(function):
-            if not isinstance(node, ast.If):
-                continue
-            apart = "is_sm120" in ast.unparse(node.test)
-            for name, body in ((".12", node.body), ("", node.orelse)):
-                for child in body if apart else ():
-                    if isinstance(child, ast.Assign) and ast.unparse(child.targets[0]) == "allowed":
-                        value = child.value
-                        value = named.get(value.id, value) if isinstance(value, ast.Name) else value
-                        words = [n.value for n in ast.walk(value) if isinstance(n, ast.Constant)]
-                        yield f"gdn.allowed{name}", child, [" ".join(sorted(map(str, words)))]
-
-
 def rocm_only(tree: ast.Module) -> Found:
     """Back ends of sparse attention that argument resolution takes on AMD GPUs only."""
     for function in tree.body:
@@ -190,6 +169,13 @@ def sparse_chains(tree: ast.Module) -> Found:
                     yield f"dsa.{stage}", last[-1], [" ".join(known)]
 
 
+def generated(tree: ast.Module) -> Found:
+    """The sparse kernels that are asked of FlashInfer by name, whatever the GPU."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "backend" and ast.unparse(node.value) == "'trtllm-gen'":
+            yield "dsa.trtllm", node.value, []
+
+
 def _compared(method: ast.FunctionDef) -> set[str]:
     found = set()
     for node in ast.walk(method):
@@ -204,78 +190,58 @@ def _stops_unsupported(node: ast.AST) -> bool:
     return stops and "Unsupported" in _words(node)
 
 
-def linear_chains(tree: ast.Module) -> Found:
-    """What the dispatchers of linear attention make of each back end, by stage: `takes` or `refuses`."""
-    for cls in ast.walk(tree):
-        if isinstance(cls, ast.ClassDef) and cls.name in ("GDNKernelDispatcher", "KDAKernelDispatcher"):
-            kind = cls.name[:3].lower()
-            for method in cls.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                    for node in method.body:
-                        yield from _linear_chain(kind, node)
-
-
-def _linear_chain(kind: str, node: ast.stmt) -> Found:
-    while isinstance(node, ast.If):
-        asked = re.fullmatch(r"(decode|prefill|verify)_backend\.is_(\w+)\(\)", ast.unparse(node.test))
-        if asked is None:
-            return
-        stage, backend = asked[1], asked[2]
-        stop = _stop(node.body)
-        if stop is not None:
-            yield f"linear.{kind}.{stage}.{backend}", stop, ["refuses"]
-        else:
-            yield f"linear.{kind}.{stage}.{backend}", node.test, ["takes", *_class(node.body)]
-        rest = node.orelse
-        if len(rest) == 1 and isinstance(rest[0], ast.If):
-            node = rest[0]
-            continue
-        stop = _stop(rest)
-        if stop is not None:
-            yield f"linear.{kind}.{stage}.others", stop, ["refuses"]
-        return
-
-
-def _stop(body: list[ast.stmt]) -> ast.stmt | None:
-    """A raise that is met on NVIDIA for certain: unconditional, or where the device is another maker's."""
-    for node in body:
-        if isinstance(node, ast.Raise):
-            return node
-        if isinstance(node, ast.If) and re.fullmatch(r"not is_(xpu|npu|hip)\(\)", ast.unparse(node.test)):
-            return next((child for child in node.body if isinstance(child, ast.Raise)), None)
-    return None
-
-
-def _class(body: list[ast.stmt]) -> list[str]:
-    """The kernel class that the branch imports; a branch that asks it what it can do falls back by itself."""
-    whole = " ".join(ast.unparse(node) for node in body)
-    fallback = ["fallback"] if "supports_prefill" in whole else []
-    names = [node.names[0].name for node in _imports(body)]
-    return [f"{names[0]} {' '.join(fallback)}".strip()] if names else []
-
-
-def _imports(body: list[ast.stmt]) -> list[ast.ImportFrom]:
-    found = [node for child in body for node in ast.walk(child) if isinstance(node, ast.ImportFrom)]
-    return [node for node in found if "kernels" in (node.module or "")]
-
-
-def linear_kernels(tree: ast.Module) -> Found:
-    """Classes of kernels: the lowest major that their loader takes."""
+def tilelang_cache(tree: ast.Module) -> Found:
+    """What an FP8 cache asks of tilelang on NVIDIA: both stages, and a GPU from SM 8.9 on."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and re.fullmatch(
-            r"torch\.cuda\.get_device_capability\(\)\[0\] >= \d+", ast.unparse(node)
-        ):
-            least = ast.unparse(node.comparators[0])
-            for cls in tree.body:
-                if isinstance(cls, ast.ClassDef) and cls.name.startswith("FlashInfer"):
-                    yield f"linear.kernel.{cls.name}", node, [least]
+        if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
+            said = _words(node.body[0])
+            if "requires both DSA backends to be tilelang" in said:
+                yield "dsa.tilelang.both", node.test, []
+            elif "TileLang FP8 KV requires SM89" in said:
+                yield "dsa.tilelang.sm89", node.test, []
 
 
-def _imported(name: str, package: str) -> Finder:
+def only_some(tree: ast.Module) -> Found:
+    """Architectures that have a list of attention back ends for both stages, asserted whatever the GPU."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.If):
+            continue
+        asked = re.fullmatch(r"(?:self\.)?model_arch in \[('\w+'(?:, '\w+')*)\]", ast.unparse(node.test))
+        body = [n for child in node.body if isinstance(child, ast.Assign | ast.Assert | ast.If) for n in _plain(child)]
+        lists = [n for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "supported_backends"]
+        asserted = [n for n in body if isinstance(n, ast.Assert) and "attention backend" in _words(n)]
+        if asked and lists and asserted and "decode_attn_backend in" in ast.unparse(asserted[0].test):
+            words = [n.value for n in ast.walk(lists[0].value) if isinstance(n, ast.Constant)]
+            for arch in re.findall(r"\w+", asked[1]):
+                yield f"attn.only.{arch}", asserted[0], [" ".join(sorted(map(str, words)))]
+
+
+def _plain(node: ast.stmt) -> list[ast.stmt]:
+    """A statement, or those under the one test that is about another maker's device."""
+    if isinstance(node, ast.If):
+        return list(node.body) if re.fullmatch(r"not \(?is_mps\(\).*", ast.unparse(node.test)) else []
+    return [node]
+
+
+def drafts(tree: ast.Module) -> Found:
+    """Back ends with which EAGLE can draft: the table that decoding of the draft is looked up in."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name == "create_decode_backend":
+            for node in ast.walk(function):
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+                    keys = [key.value for key in node.value.keys if isinstance(key, ast.Constant)]
+                    yield "draft.decode", node, [" ".join(sorted(map(str, keys)))]
+
+
+def topk(name: str) -> Finder:
+    """A back end whose drafts have one candidate each."""
+
     def find(tree: ast.Module) -> Found:
         for node in ast.walk(tree):
-            if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == package for alias in node.names):
-                yield name, node, []
+            if not isinstance(node, ast.If) or ast.unparse(node.test) not in ("topk > 1", "self.topk > 1"):
+                continue
+            if any(isinstance(child, ast.Raise) and "topk" in _words(child) for child in node.body):
+                yield f"draft.topk.{name}", node.test, []
 
     return find
 
@@ -312,13 +278,6 @@ def _no_graphs(tree: ast.Module) -> Found:
                 yield "attn.graphs", stop, []
 
 
-def hybrid(tree: ast.Module) -> Found:
-    """Where a model without linear-attention layers passes by everything about them."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "mambaish_config" in ast.unparse(node.test):
-            yield "linear.asked", node.test, []
-
-
 def vision(tree: ast.Module) -> Found:
     """Image encoders of other makers' devices: what their constructors raise on NVIDIA."""
     keys = {"VisionAscendAttention": "ascend_attn", "VisionAiterAttention": "aiter_attn"}
@@ -332,8 +291,6 @@ def vision(tree: ast.Module) -> Found:
 
 
 _MLA = "model_runner.model_config.kv_lora_rank"
-_LINEAR = _ATTENTION + "linear/"
-_KERNELS = ("gdn_flashinfer", "kda_flashinfer")
 SEARCHES: tuple[tuple[str, Finder], ...] = (
     (_ATTENTION + "flashmla_backend.py", _assigned("attn.model.flashmla", _MLA)),
     (_ATTENTION + "flashmla_backend.py", outside("attn.package.flashmla", "flash_mla")),
@@ -359,23 +316,24 @@ SEARCHES: tuple[tuple[str, Finder], ...] = (
         _raised("attn.fa4.qv", "updating KV cache in-place", r"qv is not None"),
     ),
     (_ATTENTION + "flashattention_backend.py", fa4_decode),
-    (_ATTENTION + "attention_registry.py", gdn_allowed),
     (_ATTENTION + "attention_registry.py", _raised("attn.model.llada2_cfg_flashinfer", "does not use an MLA backend")),
     (_ATTENTION + "qwen_sparse_attn_backend.py", _raised("attn.model.qsa", "requires topk_indices")),
     (_ATTENTION + "nsa_backend.py", sparse_chains),
     (_ATTENTION + "dsa_backend.py", sparse_chains),
-    (_ATTENTION + "nsa/tilelang_kernel.py", _imported("dsa.tilelang", "tilelang")),
-    (_ATTENTION + "dsa/tilelang_kernel.py", _imported("dsa.tilelang", "tilelang")),
-    ("../kernels/ops/attention/dsa/tilelang_kernel.py", _imported("dsa.tilelang", "tilelang")),
+    (_ATTENTION + "nsa_backend.py", generated),
+    (_ATTENTION + "dsa_backend.py", generated),
+    (_ATTENTION + "nsa/tilelang_kernel.py", imported("dsa.tilelang", "tilelang")),
+    (_ATTENTION + "dsa/tilelang_kernel.py", imported("dsa.tilelang", "tilelang")),
+    ("../kernels/ops/attention/dsa/tilelang_kernel.py", imported("dsa.tilelang", "tilelang")),
     ("arg_groups/overrides.py", rocm_only),
     ("../kernels/ops/attention/flash_mla_sm120.py", _raised("dsa.sm12", "supports only GLM DSA")),
     ("../kernels/ops/attention/flash_mla_sm120.py", _raised("dsa.glm", "supports only flashinfer_sparse_mla")),
-    (_LINEAR + "gdn_backend.py", linear_chains),
-    (_LINEAR + "kda_backend.py", linear_chains),
-    *((_LINEAR + f"kernels/{name}.py", linear_kernels) for name in _KERNELS),
-    (_LINEAR + "kernels/kda_flashkda.py", _imported("linear.package.flashkda", "flash_kda")),
-    (_LINEAR + "kernels/kda_helion.py", _imported("linear.package.helion", "helion")),
-    (_ATTENTION + "attention_registry.py", hybrid),
+    ("arg_groups/overrides.py", tilelang_cache),
+    ("server_args.py", only_some),
+    ("arg_groups/model_hook.py", only_some),
+    ("speculative/draft_utils.py", drafts),
+    (_ATTENTION + "flashmla_backend.py", topk("flashmla")),
+    (_ATTENTION + "flashinfer_mla_backend.py", topk("flashinfer_mla")),
     (_ATTENTION + "torch_native_backend.py", _graphs("torch_native")),
     (_ATTENTION + "torch_flex_backend.py", _graphs("flex_attention")),
     (_ATTENTION + "base_attn_backend.py", _no_graphs),

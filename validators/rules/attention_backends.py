@@ -11,6 +11,7 @@ from validators.rules import (
     attention_models,
     constructors,
     hybrid_attention,
+    kernel_places,
     places,
     resolved,
     start_up_checks,
@@ -84,6 +85,7 @@ def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
     if flag != DRAFT:  # the draft is another model
         found = attention_models.stopped(c, flag, backend, instead) or _eager(c, flag, backend, instead)
         found = found or hybrid_attention.part(c, flag, backend, instead)
+        found = found or (attention_models.listed(c, flag, backend, instead) if stages else None)
         if found is not None:
             yield found
             return
@@ -98,7 +100,10 @@ def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
     elif backend in _KERNELS:
         yield _plain(c, flag, stage, backend)
     elif backend not in MAKERS and not places.value(c, f"alias.{backend}"):  # rules of their own speak of those
-        yield _kernels_decide(c, flag, backend, stages, instead)
+        found = _kernels_decide(c, flag, backend, stages, instead)
+        told = backend == "trtllm_mla" and flag == "prefill-attention-backend" and list(_trtllm_mla(c, flag, instead))
+        if not told or found.outcome is not Outcome.UNKNOWN:
+            yield found
     if flag != DRAFT:
         yield from _kind_of_model(c, flag, backend, instead)
         yield from _stage_refused(c, flag, backend, instead)
@@ -229,7 +234,11 @@ def _trtllm_mla(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) ->
     if flag == "decode-attention-backend" or (flag == "attention-backend" and c.given("prefill-attention-backend")):
         return
     runner = c.generator(_RUNNER)
-    if runner is None or not runner.archs or c.sm_text in runner.archs:
+    if runner is None or not runner.archs:
+        return
+    if c.sm_text in runner.archs:
+        if flag == "prefill-attention-backend" and attention_models.latent(c):
+            yield _prefills(c, flag)
         return
     proof = c.library_proof(_RUNNER)
     shown = ", ".join(runner.archs)
@@ -239,11 +248,22 @@ def _trtllm_mla(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) ->
     yield Part(flag, Outcome.FAILS, reason, proof, (Step(Gate.LIBRARY, False, reason, proof[0]),), instead=instead)
 
 
+def _prefills(c: Context, flag: str) -> Part:
+    proof = c.library_proof(_RUNNER)
+    reason = f"trtllm_mla prefill of FlashInfer {c.flashinfer_version} runs on SM {c.sm_text}."
+    return Part(flag, Outcome.ACTIVE, reason, proof, (Step(Gate.LIBRARY, True, reason, proof[0]),))
+
+
 def _trtllm_mla_decode(c: Context, flag: str, instead: tuple[dict[str, Value], ...]) -> Iterator[Part]:
     """On SM 12.x FlashInfer decodes with another kernel, which does not take the buffer that newer releases hand it."""
-    if flag == "prefill-attention-backend" or c.sm[0] != 12:
+    if flag == "prefill-attention-backend" or (flag == "attention-backend" and c.given("decode-attention-backend")):
         return
-    if flag == "attention-backend" and c.given("decode-attention-backend"):
+    xqa = kernel_places.row("flashinfer-python", c.flashinfer_version, "flashinfer.xqa_mla")
+    if c.sm[0] not in (10, 12) and xqa is not None:
+        reason = f"FlashInfer {c.flashinfer_version} decodes MLA on SM 10.x, and on SM 12.x by XQA: it stops elsewhere."
+        step = Step(Gate.LIBRARY, False, reason, xqa.proof)
+        yield Part(flag, Outcome.FAILS, reason, (xqa.proof,), (step,), instead=instead)
+    if c.sm[0] != 12:
         return
     proof = places.place(c, "trtllm_mla.counter")
     known = c.flashinfer_version
@@ -260,6 +280,12 @@ def _trtllm_mla_decode(c: Context, flag: str, instead: tuple[dict[str, Value], .
 
 
 def _images(c: Context, backend: str) -> Iterator[Part]:
+    if attention_models.full(c):
+        proof = places.declared(c, IMAGES)
+        reason = f"{c.arch} has no image encoder, and {c.release.version} asks --{IMAGES} for it nowhere else."
+        step = Step(Gate.MODEL, False, reason, proof)
+        yield Part(IMAGES, Outcome.INERT, reason, (proof,), (step,), instead=({},))
+        return
     built = constructors.part(
         c,
         IMAGES,

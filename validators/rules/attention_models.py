@@ -91,3 +91,14 @@ def stopped(c: Context, flag: str, backend: str, instead: tuple[dict[str, Value]
         return None
     reason = f"Attention back end {backend} is for {what}; {c.arch} has none of it, and the start stops there."
     return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.MODEL, False, reason, proof),), instead=instead)
+
+
+def listed(c: Context, flag: str, backend: str, instead: tuple[dict[str, Value], ...]) -> Part | None:
+    """Architectures that have a list of back ends in argument resolution, asserted for both stages."""
+    name = f"attn.only.{c.arch}"
+    proof = places.place(c, name)
+    if proof is None or backend in places.value(c, name).split():
+        return None
+    shown = ", ".join(places.value(c, name).split())
+    reason = f"{c.release.version} has {shown} for {c.arch}, and stops at {backend}."
+    return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.RESOLUTION, False, reason, proof),), instead=instead)

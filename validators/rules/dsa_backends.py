@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from validators.rules import attention_kernels, attention_models, constructors, kernel_places, places
+from validators.rules import attention_kernels, attention_models, constructors, places
 from validators.rules.context import Context
 from validators.rules.interface import Evidence, Gate, Outcome, Part, Step, Value
 from validators.rules.other_accelerators import MAKERS
@@ -35,6 +35,7 @@ _PREFILL_ONLY = ("flashmla_sparse_q8", "triton_sparse_mla")
 _CHOOSES = "flashmla_auto"  # prefill takes one of two for it; decode does not know it
 _SM12 = "flashinfer_sparse_mla"
 _TRTLLM_GEN = "gen_trtllm_gen_fmha_module"
+_RUNNER = "TllmGenFmhaRunner"  # FlashInfer's class behind it; its constructor tests the SM
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 
@@ -107,6 +108,10 @@ def _refused(c: Context, flag: str, backend: str) -> Part | None:
     if last is not None and backend not in known and not (stage == "prefill" and backend == _CHOOSES):
         reason = f"{c.release.version} does not know {backend} when it comes to {stage}: the first batch stops."
         return _part(c, flag, False, reason, last, Gate.ENGINE)
+    if backend == "tilelang" and c.args.get("kv-cache-dtype") == "fp8_e4m3":
+        found = _tilelang(c, flag)
+        if found is not None:
+            return found
     glm = c.arch in attention_models.SPARSE_GLM
     only = places.place(c, "dsa.sm12")
     if only is None or not c.arch:
@@ -121,6 +126,19 @@ def _refused(c: Context, flag: str, backend: str) -> Part | None:
     if others is not None and glm and c.sm[0] == 12 and cache == "fp8_e4m3" and not allowed:
         reason = f"{c.release.version} runs GLM with an FP8 cache on SM 12.x by {_SM12} only, and stops at {backend}."
         return _part(c, flag, False, reason, others, Gate.ENGINE)
+    return None
+
+
+def _tilelang(c: Context, flag: str) -> Part | None:
+    """With an FP8 cache tilelang is for both stages or none, and for GPUs that have the type."""
+    other = {**dict(zip(PREFILL, DECODE, strict=True)), **dict(zip(DECODE, PREFILL, strict=True))}[flag]
+    both, least = places.place(c, "dsa.tilelang.both"), places.place(c, "dsa.tilelang.sm89")
+    if both is not None and c.args.get(other) != "tilelang":
+        reason = f"{c.release.version} takes tilelang over an FP8 cache for both stages only: --{other} is another."
+        return _part(c, flag, False, reason, both, Gate.RESOLUTION)
+    if least is not None and c.sm < (8, 9):
+        reason = f"{c.release.version} takes tilelang over an FP8 cache from SM 8.9 on."
+        return _part(c, flag, False, reason, least, Gate.RESOLUTION)
     return None
 
 
@@ -178,8 +196,10 @@ def _trtllm(c: Context, flag: str) -> Part | None:
         proof = c.library_proof(_TRTLLM_GEN) or (places.declared(c, flag),)
         reason = f"FlashInfer {c.flashinfer_version} builds trtllm attention kernels for SM {c.sm_text}."
         return _part(c, flag, True, reason, proof[0])
-    xqa = kernel_places.row("flashinfer-python", c.flashinfer_version, "flashinfer.xqa_mla")
-    if xqa is not None and c.sm[0] not in xqa.majors:
-        reason = f"FlashInfer {c.flashinfer_version} decodes MLA on SM 10.x, and on SM 12.x by XQA: it stops elsewhere."
-        return _part(c, flag, False, reason, xqa.proof)
+    named, runner = places.place(c, "dsa.trtllm"), c.generator(_RUNNER)
+    if named is not None and runner is not None and runner.archs and c.sm_text not in runner.archs:
+        shown = ", ".join(runner.archs)
+        reason = f"{c.release.version} asks FlashInfer {c.flashinfer_version} for trtllm-gen, which is for SM {shown}."
+        step = Step(Gate.LIBRARY, False, reason, named)
+        return Part(flag, Outcome.FAILS, reason, (named, *c.library_proof(_RUNNER)), (step,), instead=_LEAVE_OUT)
     return None

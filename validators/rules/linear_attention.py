@@ -35,7 +35,7 @@ _USED_ON = {
     "NvidiaKDAKernel": (10,),
     "PtxKDAKernel": (10,),
 }
-_TENSOR_MEMORY = (10,)  # prefill kernels that need SM 10.x and fall back to triton elsewhere
+_SM_ARCHS = "10.0 10.3"  # of `linear/kda_ptx_prefill`, a table beside the kernel, from 0.5.22 on
 _PACKAGES = {"helion": "helion", "flashkda": "flash-kda"}
 
 
@@ -115,10 +115,14 @@ def _stage(c: Context, flag: str, kind: str, stage: str, value: str) -> Part | N
     if value == "helion" and package is not None and not _installed(c, value):
         reason = f"{c.release.version} imports helion for it when it builds it, and does not install it."
         return _part(flag, False, reason, package, Gate.LIBRARY)
-    if fallback and c.sm[0] not in _TENSOR_MEMORY:
-        reason = f"{c.release.version} has {stage} by {value} on SM 10.x, and takes triton on SM {c.sm_text}."
+    supports = " ".join(places.words(c, f"linear.supports.{kernel}")).replace("SM_ARCHS", _SM_ARCHS).split()
+    if fallback and supports and c.sm_text not in supports:
+        shown = ", ".join(supports)
+        reason = f"{c.release.version} has {stage} by {value} on SM {shown}, and takes triton on SM {c.sm_text}."
         step = Step(Gate.ENGINE, False, reason, proof)
         return Part(flag, Outcome.ALTERED, reason, (proof,), (step,), becomes="triton", instead=({flag: "triton"},))
+    if fallback and c.sm[0] != 10:
+        return None  # its class takes the GPU; whether the instructions it is made of are there was not read
     return _kernel(c, flag, value, stage, kernel, proof)
 
 
