@@ -24,3 +24,10 @@ def anywhere(c: Context, flag: str, value: str, needs: tuple[str, ...] = ()) -> 
     proof = places.declared(c, flag)
     reason = f"{c.release.version} takes {value} for --{flag} on every GPU."
     return Part(flag, Outcome.ACTIVE, reason, (proof,), (Step(Gate.PARSER, True, reason, proof),), needs=needs)
+
+
+def unread(c: Context, flag: str, why: str, name: str) -> Part:
+    """Taken and never read: what would read it is not part of this model. `name`: the place that would."""
+    proof = places.place(c, name) or places.declared(c, flag)
+    step = Step(Gate.MODEL, False, why, proof)
+    return Part(flag, Outcome.INERT, why, (proof,), (step,), instead=LEAVE_OUT)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from validators.rules import constructors, deep_gemm, evaluated, library, mxfp8, places
-from validators.rules.asked import LEAVE_OUT, anywhere, values
+from validators.rules import constructors, deep_gemm, evaluated, experts, library, mxfp8, places
+from validators.rules.asked import LEAVE_OUT, anywhere, unread, values
 from validators.rules.context import Context, place
 from validators.rules.interface import Evidence, Gate, Outcome, Part, Step
 from validators.rules.quantization import capability
@@ -43,6 +43,9 @@ def judge(c: Context) -> Iterator[Part]:
     for flag, value in values(c, FLAGS):
         if value in _ANYWHERE[flag]:
             yield anywhere(c, flag, value)
+        elif flag != BF16 and experts.integers(c):
+            why = f"The weights of this model are integers ({experts.method(c)}): no layer asks for the flag's product."
+            yield unread(c, flag, why, "fp8.unknown")
         else:
             yield {FP8: _fp8, FP4: _fp4, BF16: _asked}[flag](c, flag, value)
 

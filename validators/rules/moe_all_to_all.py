@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validators.rules import deep_gemm, places
-from validators.rules.asked import LEAVE_OUT
+from validators.rules import deep_gemm, experts, places
+from validators.rules.asked import LEAVE_OUT, unread
 from validators.rules.context import Context
 from validators.rules.interface import Gate, Outcome, Part, Step
 
@@ -22,6 +22,9 @@ def judge(c: Context) -> Iterator[Part]:
         if not c.has(flag) or value in (None, False, "none"):
             continue
         name = "deepep" if value is True else str(value)
+        if experts.none(c):
+            yield unread(c, flag, f"{c.arch} has no experts.", "a2a.unknown")
+            continue
         unknown = _without_dispatcher(c, flag, name)
         if unknown is not None:
             yield unknown

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from validators.rules import constructors, deep_gemm, evaluated, experts, library, places, resolved, runner_libraries
-from validators.rules.asked import LEAVE_OUT, anywhere, values
+from validators.rules.asked import LEAVE_OUT, anywhere, unread, values
 from validators.rules.context import Context, checks, place
 from validators.rules.interface import Evidence, Gate, Outcome, Part, Step
 
@@ -54,6 +54,8 @@ def judge(c: Context) -> Iterator[Part]:
 def _judge(c: Context, flag: str, runner: str) -> Part:
     if runner == "auto":
         return anywhere(c, flag, runner)
+    if experts.none(c):
+        return unread(c, flag, f"{c.arch} has no experts.", "runner.unknown")
     refused = _by_experts(c, flag, runner)
     if refused is not None:
         return refused
@@ -125,6 +127,8 @@ def _nvfp4(c: Context, flag: str, runner: str) -> Part | None:
 
 def _deep_gemm(c: Context, flag: str) -> Part:
     on, proof = deep_gemm.state(c)
+    if experts.integers(c):
+        return c.unsure(flag, f"What {c.release.version} makes of deep_gemm for experts in {experts.method(c)}")
     if on is None:
         found = c.unsure(flag, f"Whether the DeepGEMM of {c.release.version} has kernels for SM {c.sm_text}")
         return replace(found, evidence=proof, todo=f"Leave {flag} out: the release chooses for this GPU.")

@@ -122,3 +122,23 @@ def test_an_unread_site_is_unknown_and_not_a_guess(monkeypatch: pytest.MonkeyPat
             "args": args,
         }
         assert verdict(row, flag).outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("args", "checkpoint", "outcome"),
+    [
+        ({"moe-runner-backend": "deep_gemm"}, {"torch_dtype": "bfloat16"}, Outcome.INERT),
+        ({"moe-runner-backend": "deep_gemm"}, {"num_experts": 8}, Outcome.FAILS),
+        ({"moe-a2a-backend": "deepep"}, {"torch_dtype": "bfloat16"}, Outcome.INERT),
+        ({"fp8-gemm-backend": "cutlass"}, {"quantization": "awq"}, Outcome.INERT),
+        ({"fp8-gemm-backend": "cutlass"}, {"quantization": "fp8"}, Outcome.FAILS),
+        ({"fp4-gemm-backend": "flashinfer_trtllm"}, {"quantization_config": {"quant_method": "gptq"}}, Outcome.INERT),
+    ],
+)
+def test_what_the_model_does_not_have_is_not_refused(
+    args: dict[str, Any], checkpoint: dict[str, Any], outcome: Outcome
+) -> None:
+    """On a GPU that each of them would stop on, for a checkpoint that could be read."""
+    case = {"sglang": "0.5.9", "sm": "8.0", "model_arch": "LlamaForCausalLM", "args": args, "checkpoint": checkpoint}
+    flag = next(iter(args))
+    assert [v.outcome for v in judge(Case.from_json(case)).verdicts if v.flag == flag] == [outcome]
