@@ -106,6 +106,15 @@ def runners(tree: ast.Module) -> Found:
                 yield "runner.unknown", rest[0], sorted(set(known))
 
 
+def named(tree: ast.Module) -> Found:
+    """The names that a release's own list of runners has; any other is refused when the process reads its flags."""
+    found = _class(tree, "MoeRunnerBackend")
+    if found is not None:
+        values = [one.value for one in found.body if isinstance(one, ast.Assign)]
+        words = [one.value for one in values if isinstance(one, ast.Constant)]
+        yield "runner.names", found, [str(word) for word in words]
+
+
 def asked_by(name: str, cls: str) -> Callable[[ast.Module], Found]:
     """Runners that the experts of one format ask for anywhere in their class: a runner not among them is not theirs."""
 
@@ -280,6 +289,7 @@ SEARCHES: tuple[tuple[str, Callable[[ast.Module], Found]], ...] = (
     *((folder + "configurer.py", deep_gemm) for folder in _WRAPPERS),
     ("layers/moe/fused_moe_triton/layer.py", dispatchers),
     ("layers/moe/ep_moe/layer.py", deepep),
+    ("layers/moe/utils.py", named),
     ("layers/moe/token_dispatcher/moriep.py", imports("a2a.mori", "mori")),
     ("layers/moe/moe_runner/aiter.py", imports("runner.aiter", "aiter")),
     ("layers/moe/moe_runner/runner.py", runners),

@@ -43,12 +43,25 @@ _ELSEWHERE = ("aiter", "intel_xpu", "ascend")  # of other makers: rule `other-ac
 
 def judge(c: Context) -> Iterator[Part]:
     for flag, value in values(c, FLAGS[:2]):
+        unknown = _unnamed(c, flag, value) if flag == DRAFT else None
+        if unknown is not None:
+            yield unknown
+            continue
         if (flag != DRAFT or c.given("speculative-algorithm")) and value not in _ELSEWHERE:
             yield _judge(c, flag, value)
     for flag, runner in SWITCHES.items():
         known = c.flag(flag)
         if c.args.get(flag) is True and known is not None and not known.refused:
             yield _judge(c, flag, runner)
+
+
+def _unnamed(c: Context, flag: str, runner: str) -> Part | None:
+    """A name that only stands for something else with the other flag: read even where no draft is loaded."""
+    table, *known = places.row(c, "runner.names")
+    if table is None or not known or runner in known:
+        return None
+    reason = f"{c.release.version} takes {runner} for --{flag} on the command line and has no such runner."
+    return Part(flag, Outcome.FAILS, reason, (table,), (Step(Gate.ENGINE, False, reason, table),), instead=LEAVE_OUT)
 
 
 def _judge(c: Context, flag: str, runner: str) -> Part:
