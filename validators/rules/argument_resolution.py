@@ -68,8 +68,9 @@ def optional(flag: str) -> bool:
 
 def _changed(c: Context) -> Iterator[Part]:
     changes = resolved.table(c.release).changes
-    for name, flag in atoms.fields(c.release).items():
-        if flag not in c.args or name not in changes:
+    for flag in c.args:
+        name = atoms.field_of(c.release, flag)
+        if name not in changes:
             continue
         found = resolved.decided(c, name)
         if found is None or _same(found[0], c.args[flag]):

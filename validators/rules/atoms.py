@@ -174,6 +174,7 @@ def field(c: Context, name: str) -> Any:
     return found.default if name in _STABLE and not found.default_source else UNKNOWN
 
 
+_OF_FLAG: dict[str, dict[str, str]] = {}
 _FLAGS_OF: dict[tuple[str, str], tuple[str, ...]] = {}
 _WORD = re.compile(r"\w+")
 _TOPOLOGY = (
@@ -207,6 +208,14 @@ def fields(release: Sglang) -> dict[str, str]:
     if table is None:
         table = _FIELDS[release.key] = {flag.field: flag.name for flag in release.flags.values() if flag.field}
     return table
+
+
+def field_of(release: Sglang, flag: str) -> str:
+    """The field that a flag sets, or nothing."""
+    table = _OF_FLAG.get(release.key)
+    if table is None:
+        table = _OF_FLAG[release.key] = {of: name for name, of in reversed(fields(release).items())}
+    return table.get(flag, "")
 
 
 def _algorithm(c: Context, text: str) -> Any:

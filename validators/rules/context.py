@@ -18,6 +18,7 @@ Sm = tuple[int, int]
 
 
 _NAMED: dict[str, dict[str, dict[str, Any]]] = {}
+_HOSTS: dict[tuple[object, ...], int] = {}  # all of a case but its flags, by number
 _HELD: dict[tuple[Any, ...], bool | None] = {}  # conditions answered before, for the same host, model and flags
 _CHECKS: dict[str, dict[str, list[dict[str, Any]]]] = {}
 _PROOFS: dict[tuple[str, str], Evidence | None] = {}
@@ -75,8 +76,20 @@ class Context:
         major, _, minor = sm.partition(".")
         self.sm: Sm = (int(major or 0), int(minor or 0))  # (0, 0): no GPU facts
         environment = tuple(sorted(case.env.items())) if case.env else ()
-        sparse = "index_topk" in case.checkpoint
-        self._host = (release.key, sm, self.arch, case.model_type, sparse, case.nnodes, case.gpu_name, environment)
+        checkpoint = tuple([(name, repr(value)) for name, value in case.checkpoint.items()])
+        packages = tuple(case.packages.items())
+        told = (
+            release.key,
+            sm,
+            self.arch,
+            case.model_type,
+            case.nnodes,
+            case.gpu_name,
+            environment,
+            checkpoint,
+            packages,
+        )
+        self._host = _HOSTS.setdefault(told, len(_HOSTS))
         # values as parts of a key: not given, True and 1 are three different things
         self._shown = {flag: repr(value) for flag, value in args.items()}
         self.followed: dict[Any, Any] = {}  # what `resolved` found out of this case
@@ -96,9 +109,16 @@ class Context:
     def key(self) -> tuple[object, ...]:
         """All that conditions of the engine are evaluated on: the same for two cases that they do not tell apart."""
         if self._key is None:
-            checkpoint = tuple(sorted((name, repr(value)) for name, value in self.case.checkpoint.items()))
-            self._key = (*self._host, checkpoint, tuple(sorted(self._shown.items())))
+            self._key = (self._host, *sorted(self._shown.items()))
         return self._key
+
+    def host(self) -> int:
+        """A number for all of a case but its flags: the same for two cases that differ in nothing else."""
+        return self._host
+
+    def shown(self) -> dict[str, str]:
+        """The flags given, their values as parts of a key."""
+        return self._shown
 
     # flags
 
@@ -219,7 +239,7 @@ class Context:
     def holds(self, text: str, **known: Any) -> bool | None:
         """A condition of the engine for this case; None where not every part of it is known. `known`: local names."""
         locals_ = repr(sorted(known.items())) if known else ""
-        key = (*self._host, text, locals_, *map(self._shown.get, atoms.flags_of(self.release, text)))
+        key = (self._host, text, locals_, *map(self._shown.get, atoms.flags_of(self.release, text)))
         try:
             return _HELD[key]
         except KeyError:

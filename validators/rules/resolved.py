@@ -16,7 +16,7 @@ from typing import Any
 from validators import conditions
 from validators.conditions import UNKNOWN
 from validators.knowledge.model import Sglang
-from validators.rules import atoms
+from validators.rules import atoms, reach
 from validators.rules.context import Context
 from validators.verdict import Evidence
 
@@ -127,27 +127,35 @@ def _read(release: Sglang) -> Table:
 
 def met(c: Context) -> list[Step]:
     """Stops that the case meets for certain, in the order in which the release comes to them."""
-    near = {id(one): one for flag in c.args for one in _near(c, flag) if one.needs <= c.args.keys()}
-    led = frozenset(_led_to(c))
-    for name in led:
-        more = table(c.release).stops.get(atoms.fields(c.release).get(name) or atoms.own(name), ())
-        near |= {id(one): one for one in more if one.needs <= c.args.keys()}
-    ordered = sorted(near.values(), key=lambda one: one.order)
-    return [one for one in ordered if sure(c, one)]
-
-
-def _led_to(c: Context) -> Iterator[str]:
-    """Fields that nobody gave and that a flag given makes something certain of."""
-    flags = atoms.fields(c.release)
+    found = {id(one): one for flag in c.args for one in _met_by(c, flag)}
     for flag in c.args:
-        for change in _ruled(c, "causes", flag, _field(c, flag), c.args[flag]):
-            name = change.field
-            if flags.get(name, flag) not in c.args and change.needs <= c.args.keys() and sure(c, change):
-                yield name
+        for name in _led_to(c, flag):
+            found |= {id(one): one for one in _met_by(c, atoms.fields(c.release).get(name) or atoms.own(name))}
+    return sorted(found.values(), key=lambda one: one.order)
 
 
-def _field(c: Context, flag: str) -> str:
-    return next((name for name, of in atoms.fields(c.release).items() if of == flag), "")
+def _met_by(c: Context, flag: str) -> tuple[Step, ...]:
+    """Stops that ask for a flag and are met for certain."""
+    near = table(c.release).stops.get(flag, ())
+
+    def find() -> tuple[Step, ...]:
+        left = _ruled(c, "stops", flag, atoms.field_of(c.release, flag), c.args[flag]) if flag in c.args else near
+        return tuple([one for one in left if one.needs <= c.args.keys() and sure(c, one)])
+
+    return reach.once(c, ("stops", flag), flag, near, table(c.release).changes, find)
+
+
+def _led_to(c: Context, flag: str) -> tuple[str, ...]:
+    """Fields that nobody gave and that a flag given makes something certain of."""
+    near = table(c.release).causes.get(flag, ())
+
+    def find() -> tuple[str, ...]:
+        flags = atoms.fields(c.release)
+        left = _ruled(c, "causes", flag, atoms.field_of(c.release, flag), c.args[flag])
+        open_ = [one for one in left if flags.get(one.field, flag) not in c.args and one.needs <= c.args.keys()]
+        return tuple(dict.fromkeys([one.field for one in open_ if sure(c, one)]))
+
+    return reach.once(c, ("causes", flag), flag, near, table(c.release).changes, find)
 
 
 def sure(c: Context, step: Step, depth: int = 0) -> bool:
@@ -157,11 +165,8 @@ def sure(c: Context, step: Step, depth: int = 0) -> bool:
 
 def _settled(c: Context, step: Step, depth: int) -> bool | None:
     """Do its conditions hold, or not, for every value that the fields in them can have by then; else None."""
-    key = (id(step), depth)
-    if key not in c.followed:
-        c.followed[key] = _settle(c, step, depth)
-    found: bool | None = c.followed[key]
-    return found
+    what = (id(step), depth)
+    return reach.once(c, what, "", (step,), table(c.release).changes, lambda: _settle(c, step, depth))
 
 
 def _settle(c: Context, step: Step, depth: int) -> bool | None:
@@ -244,17 +249,21 @@ class _Timeline:
 def _followed(c: Context, name: str, order: int, depth: int) -> tuple[list[Any], Step | None]:
     if name == "device":  # an NVIDIA GPU, however the engine finds out
         return [_start(c, name)[1]], None
-    line: _Timeline | None = c.followed.get((name, depth))
-    if line is None:
-        given, start = _start(c, name)
-        steps = [one for one in _applying(c, name, start) if one.needs <= c.args.keys()]
-        line = c.followed[name, depth] = _Timeline(given, [-1], [([start], None)], steps[::-1])
+    changes = table(c.release).changes
+    flag = atoms.fields(c.release).get(name) or atoms.own(name)
+    line = reach.once(c, (name, depth), flag, changes.get(name, ()), changes, lambda: _begun(c, name))
     while line.rest and line.rest[-1].order < order:
         change = line.rest.pop()
         state = _after(c, line, change, depth)
         line.orders.append(change.order)
         line.states.append(state)
     return line.states[bisect_left(line.orders, order) - 1]
+
+
+def _begun(c: Context, name: str) -> _Timeline:
+    given, start = _start(c, name)
+    steps = [one for one in _applying(c, name, start) if one.needs <= c.args.keys()]
+    return _Timeline(given, [-1], [([start], None)], steps[::-1])
 
 
 def _after(c: Context, line: _Timeline, change: Step, depth: int) -> tuple[list[Any], Step | None]:
@@ -299,11 +308,6 @@ def _start(c: Context, name: str) -> tuple[bool, Any]:
 
 
 _APPLYING: dict[tuple[str, str, str, str], tuple[Step, ...]] = {}
-
-
-def _near(c: Context, flag: str) -> tuple[Step, ...]:
-    """Stops that ask for a flag and that its value alone does not rule out."""
-    return _ruled(c, "stops", flag, _field(c, flag), c.args[flag])
 
 
 def _applying(c: Context, name: str, start: Any) -> tuple[Step, ...]:
