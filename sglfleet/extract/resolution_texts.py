@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from sglfleet.extract.checks import Guard
@@ -10,6 +13,7 @@ from sglfleet.extract.symbols import VIEW
 from validators.conditions import UNKNOWN, atoms, holds
 
 LONGEST = 1_200  # characters of one condition; a longer one is kept as one that nobody can tell
+LONGEST_VALUE = 200
 FIELD = re.compile(r"\.(\w+)")
 # conditions on the way that hold for every launch: a path names a model, arguments are resolved once, no plugin
 _PASSED = (
@@ -31,12 +35,31 @@ _TOLD = re.compile(r"[\w.'\"+-]{1,60}(\.upper\(\))?$|\[[\w.'\", -]{0,60}\]$|-?\d
 def texts_of(guards: list[Guard]) -> list[str]:
     """What is evaluated. A path names a model (not `none`, not another instance), and arguments are resolved once."""
     skipped = _PASSED
-    here = [g.text for g in guards if not any(word in g.text for word in skipped)]
+    here = [part for g in guards if not any(word in g.text for word in skipped) for part in parts_of(g.text)]
     if any(_IS_MODEL.match(text) for text in here):  # then it is none of the models asked for before
         here = [text for text in here if not (text.startswith("not (") and _IS_MODEL.match(text[5:]))]
     here = [VIEW.sub("cfg", text) for text in here]
     texts = [text if len(text) <= LONGEST else "something_long" for text in here]
     return list(dict.fromkeys(texts))
+
+
+@lru_cache(maxsize=4096)
+def parts_of(text: str) -> tuple[str, ...]:
+    """`a and b` as two conditions, and `not (a or b)` too: each may be told without the other."""
+    return tuple(ast.unparse(node) if negated is None else f"not ({ast.unparse(node)})" for node, negated in _parts(text))
+
+
+def _parts(text: str) -> Iterator[tuple[ast.expr, bool | None]]:
+    tree = ast.parse(text, mode="eval").body
+    stack: list[tuple[ast.expr, bool]] = [(tree, False)]
+    while stack:
+        node, negated = stack.pop()
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            stack.append((node.operand, not negated))
+        elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or if negated else ast.And):
+            stack += [(value, negated) for value in reversed(node.values)]
+        else:
+            yield node, negated or None
 
 
 def tellable(text: str, fields: frozenset[str]) -> bool:
@@ -48,11 +71,14 @@ def tellable(text: str, fields: frozenset[str]) -> bool:
     return all(_TELLABLE.search(atom) or atom.rpartition(".")[2] in fields for atom in atoms(text))
 
 
-def told(value: str) -> str:
-    """A literal or another field; anything else is a value that nobody can tell."""
+def told(value: str, fields: frozenset[str]) -> str:
+    """What a field is set to, as far as the gate can tell it: a literal, another field, a choice between such."""
     if value.startswith(ALIAS + "("):
         return f"{ALIAS}(cfg.speculative_algorithm)"
-    return value if _TOLD.match(value) else ""
+    if "get_default_attn_backend(" in value:
+        return "default_attention()"
+    choice = len(value) <= LONGEST_VALUE and " if " in value and " or " not in value
+    return value if _TOLD.match(value) or (choice and tellable(value, fields)) else ""
 
 
 def needs_of(guards: list[str], known: dict[str, Any]) -> list[str] | None:

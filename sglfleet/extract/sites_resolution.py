@@ -11,6 +11,7 @@ replaced that stands for something else (`symbols`, `resolution_walk`).
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -202,7 +203,7 @@ class World:
                 {
                     "n": 0 if late else n,
                     "field": name,
-                    "value": told(walker.text(value, frame)),
+                    "value": told(walker.text(value, frame), self.fields),
                     "path": walker.path,
                     "symbol": frame.symbol,
                     "line": getattr(value, "lineno", 0),
@@ -263,8 +264,25 @@ def _registration(node: ast.FunctionDef) -> Guard | None:
             text = f"model_arch in {tuple(words)!r}"
             return Guard(text, ast.unparse(decorator), node.lineno) if whole else ANYTHING
         if name.startswith("register_model_override"):
-            return ANYTHING
+            return _by_predicate(decorator)
     return None
+
+
+def _by_predicate(decorator: ast.Call) -> Guard:
+    """`@register_model_override_predicate(lambda arch: …)`."""
+    match decorator.args:
+        case [ast.Lambda(args=ast.arguments(args=[ast.arg(arg=name)]), body=body)]:
+            text = ast.unparse(_Renamed(name).visit(copy.deepcopy(body)))
+            return Guard(text, ast.unparse(body), body.lineno)
+    return ANYTHING
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name("model_arch", ast.Load()) if node.id == self.name else node
 
 
 def resolution(tree: SourceTree, defaults: dict[str, Any], places: Places, texts: Texts) -> dict[str, Any]:

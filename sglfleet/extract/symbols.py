@@ -128,9 +128,10 @@ def literal(node: ast.expr | None) -> ast.expr | None:
 
 def _class_constants(scopes: Scopes) -> Names:
     path = "sglang/srt/server_args.py"
-    found = scopes.find(path, "ServerArgs") if scopes.tree.has(path) else None
+    module = scopes.tree.ast(path).body if scopes.tree.has(path) else []
+    found = next((node for node in module if isinstance(node, ast.ClassDef) and node.name == "ServerArgs"), None)
     out: Names = {}
-    for node in found.node.body if isinstance(found, Bound) and isinstance(found.node, ast.ClassDef) else ():
+    for node in found.body if found else ():
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = literal(getattr(node, "value", None)) if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(target, ast.Name) and target.id.isupper() and value is not None:

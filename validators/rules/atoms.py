@@ -39,6 +39,8 @@ _CHOSEN = re.compile(r"^\w+Backend\([\w.()]*\.(\w+)\)\.is_(\w+)\(\)$")  # Backen
 _ENV = re.compile(r"^envs\.(\w+)\.get\(\)$")
 _OF_MODEL = re.compile(r"^(?:.*\b)?(?P<owner>hf_config|model_config(?:_of\([\w.]*\))?)(?:\(\))?\.(?P<name>\w+)$")
 _BOTH_STAGES = re.compile(r"^(attention_backends_of\(\w+\)|[\w.]+\.(get|_resolved)_attention_backends\(\))$")
+# what the choice of an attention back end hangs on beside the GPU and the kind of model
+_DECIDES_TOO = ("speculative", "enable-deterministic", "page-size", "dllm", "kv-cache", "enable-mis")
 _AS_GIVEN = "as_given_"  # a field before anything is resolved
 _ALGORITHM = re.compile(r"^from_string\(\w+\.speculative_algorithm\)$")
 _CONFIG = object()  # the model's configuration: there, and no dictionary
@@ -103,7 +105,12 @@ def value(c: Context, text: str) -> Any:
         named = field(c, chosen[1])
         return UNKNOWN if named is UNKNOWN else named == chosen[2]
     if "is_attention_backend_not_set(" in text:
-        return not any(c.given(flag) for flag in _BACK_ENDS)
+        named = [c.args.get(flag) for flag in _BACK_ENDS]
+        if any(one is not UNKNOWN and one for one in named):
+            return False
+        return UNKNOWN if any(one is UNKNOWN for one in named) else True
+    if text == "default_attention()":
+        return _default_attention(c)
     if text == "ConnectorType.INSTANCE":
         return text
     if "hf_config" in text or "model_config" in text:
@@ -224,6 +231,15 @@ def _algorithm(c: Context, text: str) -> Any:
         named = field(c, "speculative_algorithm")
         return (named.upper() if named else "NONE") if named is None or isinstance(named, str) else UNKNOWN
     return text if text.isupper() and text.replace("_", "").isalnum() else UNKNOWN
+
+
+def _default_attention(c: Context) -> Any:
+    """The back end that the release picks on this SM, where nothing but the SM and a plain model decide it."""
+    tables = c.release.gates.get("tables") or {}
+    row = tables.get("attention.default.mha") if isinstance(tables, dict) else None
+    picked = row["by_sm"].get(c.sm_text) if row and c.arch in PLAIN else None
+    decided = isinstance(picked, str) and not any(flag.startswith(_DECIDES_TOO) for flag in c.args)
+    return picked if decided else UNKNOWN
 
 
 def own(name: str) -> str:
@@ -368,6 +384,9 @@ _KNOWN: dict[str, Any] = {
     "is_hpu": lambda c: False,
     "_is_hpu": lambda c: False,
     "use_mlx": lambda c: False,
+    "is_gfx95_supported": lambda c: False,
+    "_is_gfx95_supported": lambda c: False,
+    "is_gfx942_supported": lambda c: False,
     "is_flashinfer_available": lambda c: True,
     "_is_flashinfer_available": lambda c: True,
     "is_dp_attention_enabled": lambda c: c.dp_attention,

@@ -66,7 +66,7 @@ def _columns(release: Sglang, name: str) -> Iterator[tuple[int, list[int], str, 
 def asked_in(text: str) -> list[str]:
     """Names after a dot in a condition, and the fields behind the two attention back ends, which have a function."""
     names = _FIELD.findall(text)
-    return [*names, "attention_backend", *_STAGES] if "attention_backends" in text else names
+    return [*names, "attention_backend", *_STAGES] if "attention_backend" in text and "(" in text else names
 
 
 _STAGES = ("prefill_attention_backend", "decode_attention_backend")
@@ -230,6 +230,21 @@ def decided(c: Context, name: str) -> tuple[Any, Step] | None:
     return (values[0], last) if last is not None and len(values) == 1 and values[0] is not UNKNOWN else None
 
 
+def _value(c: Context, change: Step, depth: int) -> Any:
+    """What a change makes of its field; UNKNOWN where that hangs on a field that may have been set before."""
+    flags = atoms.fields(c.release)
+    fixed: dict[str, Any] = {}
+    for name in asked_in(change.text):
+        if name in flags and _touched(c, name, change.order, depth + 1):
+            values = possible(c, name, change.order, depth + 1) if depth < _DEEP else []
+            if len(values) != 1:
+                return UNKNOWN
+            fixed[flags[name]] = values[0]
+    here = c.varied(fixed) if fixed else c
+    value = conditions.value(change.text, lambda atom: atoms.value(here, atom))
+    return tuple(value) if isinstance(value, list) else value
+
+
 def moved(release: Sglang, name: str, change: Step) -> bool:
     """Does the same statement hand the field's value to another field."""
     steps = (one for found in table(release).changes.values() for one in found if one.order == change.order)
@@ -272,8 +287,7 @@ def _after(c: Context, line: _Timeline, change: Step, depth: int) -> tuple[list[
     held = _settled(c, change, depth + 1) if depth < _DEEP else None
     if held is False or (depth >= _DEEP and _all(c, list(change.guards)) is False):
         return values, last
-    value = conditions.value(change.text, lambda atom: atoms.value(c, atom))
-    value = tuple(value) if isinstance(value, list) else value
+    value = _value(c, change, depth)
     if held:
         return [value], change
     if c.arch in atoms.PLAIN and _FOR_A_MODEL.search(change.proof.symbol):
