@@ -374,6 +374,8 @@ _KNOWN: dict[str, Any] = {
     "is_npu": lambda c: False,
     "_is_npu": lambda c: False,
     "is_musa": lambda c: False,
+    "is_gfx95_supported": lambda c: False,
+    "_is_gfx95_supported": lambda c: False,
     "_is_musa": lambda c: False,
     "is_xpu": lambda c: False,
     "_is_xpu": lambda c: False,
