@@ -111,9 +111,18 @@ def _aliases(tree: ast.Module) -> Found:
             yield "alias.compressed", node, ["dsv4"]
 
 
+def _oldest(tree: ast.Module) -> Found:
+    """Symmetric memory: GPUs below a major are turned away with a warning before the table of sizes is asked."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and ast.unparse(node) == "self.device_capability < 9":
+            yield "symm-mem.oldest", node, []
+
+
 _ATTENTION = "layers/attention/"
 Searches = tuple[tuple[str, Callable[[ast.Module], Found]], ...]
 _SEARCHES: Searches = (
+    ("distributed/device_communicators/torch_symm_mem.py", _oldest),
+    ("distributed/device_communicators/symm_mem.py", _oldest),
     ("server_args.py", _aliases),
     ("arg_groups/serving_hook.py", _aliases),
     ("entrypoints/engine.py", _calls),

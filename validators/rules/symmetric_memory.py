@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from validators.rules import places
 from validators.rules.context import Context
 from validators.rules.interface import Gate, Outcome, Part, Step
 
@@ -31,6 +32,12 @@ def judge(c: Context) -> Iterator[Part]:
         reason = f"{c.release.version} has sizes for SM major {c.sm[0]}."
         needs = () if c.case.interconnect == "nvswitch" or c.case.multicast else ("NVLink multicast",)
         yield Part(flag, Outcome.ACTIVE, reason, proof, (Step(Gate.ENGINE, True, reason, proof[0]),), needs=needs)
+        return
+    oldest = places.place(c, "symm-mem.oldest")
+    if c.sm[0] < 9 and oldest is not None:
+        reason = f"{c.release.version} warns that SM major {c.sm[0]} is too old for it, and goes on without."
+        step = Step(Gate.ENGINE, False, reason, oldest)
+        yield Part(flag, Outcome.ALTERED, reason, (oldest, *proof), (step,), becomes="off")
         return
     guard = c.proof("symm-mem.guard")
     shown = ", ".join(map(str, sorted(majors)))
