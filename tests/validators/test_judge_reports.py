@@ -201,9 +201,9 @@ def test_report(what: str) -> None:
 
 
 def test_false_of_a_tri_state_flag_is_written_out() -> None:
-    judgement = ask("0.5.23", "9.0", args={"dllm-fdfo": False, "lora-strict-loading": True})
+    judgement = ask("0.5.23", "9.0", args={"dllm-fdfo": False, "enable-tf32-matmul": True})
     assert judgement.decision == "accept"
-    assert judgement.argv == ("--no-dllm-fdfo", "--lora-strict-loading")
+    assert judgement.argv == ("--no-dllm-fdfo", "--enable-tf32-matmul")
 
 
 def test_every_back_end_that_cannot_run_is_named_at_once() -> None:
