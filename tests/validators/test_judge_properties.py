@@ -35,6 +35,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "ep-size": (1, 4),
     "no-such-flag": (1,),
     "chunked-prefill-size": (-1, 8192),
+    "enable-hierarchical-cache": (True,),
+    "hicache-ratio": (3.0,),
+    "lora-backend": ("triton",),
+    "speculative-num-steps": (3,),
+    "load-balance-method": ("round_robin",),
 }
 FLAGS = st.lists(st.sampled_from(sorted(VALUES)), unique=True, max_size=6)
 

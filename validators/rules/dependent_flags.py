@@ -36,7 +36,18 @@ def judge(c: Context) -> Iterator[Part]:
             yield _inert(c, name, behind)
 
 
+_SAID: dict[tuple[str, str, str], Part] = {}
+
+
 def _inert(c: Context, name: str, behind: tuple[Condition, ...]) -> Part:
+    """What is said of one flag of one release, for one kind of model."""
+    key = (c.release.key, name, c.arch)
+    if key not in _SAID:
+        _SAID[key] = _said(c, name, behind)
+    return _SAID[key]
+
+
+def _said(c: Context, name: str, behind: tuple[Condition, ...]) -> Part:
     masters = [phrase for one in behind for phrase in _masters(c, one.text)]
     masters = _shortest(dict.fromkeys(masters))
     shown, rest = masters[:_SHOWN], len(masters[_SHOWN:])

@@ -23,6 +23,7 @@ from validators.verdict import Evidence
 
 ASKED = re.compile(r"\b(?:args|given)\.(\w+)")
 _ONE = re.compile(r"(args|given)\.(\w+)")
+_FALSE: dict[tuple[object, ...], bool] = {}  # conditions answered before, for all that they hang on
 _COMBINATIONS = 32
 _THEIRS = ("device", "quantization", "dtype", "model_path", "host")  # left out, they follow the host or the model
 
@@ -33,6 +34,7 @@ class Condition:
 
     text: str
     fields: tuple[str, ...]
+    asks: tuple[str, ...]  # fields on which it hangs, those in what the engine sets them to included
     proof: Evidence
 
 
@@ -64,7 +66,13 @@ def of(version: str) -> Reads | None:
         file, symbol, quote = places[place] if place >= 0 else ("", "", "")
         text = texts[number]
         fields = tuple(dict.fromkeys(ASKED.findall(text)))
-        return Condition(text, fields, Evidence(f"sglang-{version}", file, symbol, line, quote))
+        more = [one for name in fields for made in row["made"].get(name, ()) for one in ASKED.findall(texts[made])]
+        return Condition(
+            text,
+            fields,
+            tuple(dict.fromkeys((*fields, *more))),
+            Evidence(f"sglang-{version}", file, symbol, line, quote),
+        )
 
     lists = [tuple(condition(*one) for one in rows) for rows in row["lists"]]
     return Reads(
@@ -118,6 +126,18 @@ class Asked:
 
     def false(self, condition: Condition) -> bool:
         """Is it certainly false, whatever the engine makes of the arguments in it."""
+        c = self.c
+        env = tuple(sorted(c.case.env.items())) if "envs." in condition.text else ()
+        given = tuple(repr(self.given[name]) if name in self.given else "" for name in condition.asks)
+        key = (c.release.key, condition.text, given, c.arch, self._special, c.sm_text, c.nnodes, c.dp_attention, env)
+        found = _FALSE.get(key)
+        if found is None:
+            if len(_FALSE) > 50_000:
+                _FALSE.clear()
+            found = _FALSE[key] = self._false(condition)
+        return found
+
+    def _false(self, condition: Condition) -> bool:
         names = [name for name in condition.fields if name in self.reads.made]
         values = [self.possible(name) for name in names]
         count = 1

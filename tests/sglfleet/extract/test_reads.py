@@ -50,10 +50,28 @@ def release() -> Sglang:
     def flag(name: str, default: Any) -> Flag:
         place = Place("sglang/srt/server_args.py", "ServerArgs", 1)
         kind: Any = "switch" if isinstance(default, bool) else "value"
+        dashed = name.replace("_", "-")
         return Flag(
-            name.replace("_", "-"), (f"--{name}",), name, name, kind, "str", "", None, None, default, None,
-            False, "store", "", "", "", False, "", "", place,
-        )  # fmt: skip
+            name=dashed,
+            spellings=(f"--{dashed}",),
+            dest=name,
+            field=name,
+            kind=kind,
+            type="str",
+            converter="",
+            nargs=None,
+            choices=None,
+            default=default,
+            const=None,
+            required=False,
+            action="store",
+            deprecated="",
+            replacement="",
+            refused="",
+            hidden=False,
+            help="",
+            place=place,
+        )
 
     flags = {name.replace("_", "-"): flag(name, default) for name, default in FIELDS.items()}
     return Sglang("1.2.3", Artifact("sglang-1.2.3", "", ""), "", "", flags, {}, {}, {})
