@@ -170,13 +170,15 @@ def _settled(c: Context, step: Step, depth: int) -> bool | None:
 
 
 def _settle(c: Context, step: Step, depth: int) -> bool | None:
-    loose: list[tuple[str, frozenset[str], bool | None]] = []
-    for text, names in zip(step.guards, step.asked, strict=True):
-        held = _guard(c, text)
-        if held is None or any(_touched(c, name, step.order, depth) for name in names):
-            loose.append((text, names, held))
-        elif not held:
+    told = [_guard(c, text) for text in step.guards]
+    for held, names in zip(told, step.asked, strict=True):  # most are ruled out by what nothing changes
+        if held is False and not any(_touched(c, name, step.order, depth) for name in names):
             return False
+    loose = [
+        (text, names, held)
+        for text, names, held in zip(step.guards, step.asked, told, strict=True)
+        if not held or any(_touched(c, name, step.order, depth) for name in names)
+    ]
     flags = atoms.fields(c.release)
     changing: list[tuple[str, list[Any]]] = []
     free: set[str] = set()
@@ -190,13 +192,13 @@ def _settle(c: Context, step: Step, depth: int) -> bool | None:
             count *= len(values)
     if count > _COMBINATIONS or any(held is None and not names & free for _, names, held in loose):
         return None
-    told: set[bool | None] = set()
+    found: set[bool | None] = set()
     for chosen in product(*(values for _, values in changing)):
         tried = c.varied({flag: value for (flag, _), value in zip(changing, chosen, strict=True)})
-        told.add(_all(tried, [text for text, _, _ in loose]))
-        if None in told or len(told) > 1:
+        found.add(_all(tried, [text for text, _, _ in loose]))
+        if None in found or len(found) > 1:
             return None
-    return next(iter(told), None)
+    return next(iter(found), None)
 
 
 def _all(c: Context, guards: list[str]) -> bool | None:
@@ -321,7 +323,8 @@ def _start(c: Context, name: str) -> tuple[bool, Any]:
     return False, UNKNOWN if flag.default_source or name in _OF_THE_CHECKPOINT else flag.default
 
 
-_APPLYING: dict[tuple[str, str, str, str], tuple[Step, ...]] = {}
+_APPLYING: dict[tuple[str, ...], tuple[Step, ...]] = {}
+_OF_ARCH = re.compile(r"^(model_arch|hf_config\.architectures\[0\]) (in|==) [\[('\"]")
 
 
 def _applying(c: Context, name: str, start: Any) -> tuple[Step, ...]:
@@ -330,7 +333,7 @@ def _applying(c: Context, name: str, start: Any) -> tuple[Step, ...]:
 
 
 def _ruled(c: Context, kind: str, key: str, name: str, value: Any) -> tuple[Step, ...]:
-    known = (c.release.key, kind, key, repr(value))
+    known = (c.release.key, c.arch, kind, key, repr(value))
     found = _APPLYING.get(known)
     if found is None:
         steps = getattr(table(c.release), kind).get(key, ())
@@ -338,7 +341,12 @@ def _ruled(c: Context, kind: str, key: str, name: str, value: Any) -> tuple[Step
         def lookup(atom: str) -> Any:
             return value if atom.endswith("." + name) else UNKNOWN
 
-        rest = [one for one in steps if not any(conditions.holds(g, lookup) is False for g in one.guards)]
+        rest = [
+            one
+            for one in steps
+            if not any(_OF_ARCH.match(g) and c.holds(g) is False for g in one.guards)
+            and not any(conditions.holds(g, lookup) is False for g in one.guards)
+        ]
         if len(_APPLYING) > 20_000:
             _APPLYING.clear()
         found = _APPLYING[known] = tuple(rest)
