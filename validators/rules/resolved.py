@@ -170,9 +170,10 @@ def _settled(c: Context, step: Step, depth: int) -> bool | None:
 
 
 def _settle(c: Context, step: Step, depth: int) -> bool | None:
-    told = [_guard(c, text) for text in step.guards]
-    for held, names in zip(told, step.asked, strict=True):  # most are ruled out by what nothing changes
-        if held is False and not any(_touched(c, name, step.order, depth) for name in names):
+    told: list[bool | None] = []
+    for text, names in zip(step.guards, step.asked, strict=True):  # most are ruled out by what nothing changes
+        told.append(_guard(c, text))
+        if told[-1] is False and not any(_touched(c, name, step.order, depth) for name in names):
             return False
     loose = [
         (text, names, held)
