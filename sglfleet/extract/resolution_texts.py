@@ -46,7 +46,9 @@ def texts_of(guards: list[Guard]) -> list[str]:
 @lru_cache(maxsize=4096)
 def parts_of(text: str) -> tuple[str, ...]:
     """`a and b` as two conditions, and `not (a or b)` too: each may be told without the other."""
-    return tuple(ast.unparse(node) if negated is None else f"not ({ast.unparse(node)})" for node, negated in _parts(text))
+    return tuple(
+        ast.unparse(node) if negated is None else f"not ({ast.unparse(node)})" for node, negated in _parts(text)
+    )
 
 
 def _parts(text: str) -> Iterator[tuple[ast.expr, bool | None]]:
