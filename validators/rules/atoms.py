@@ -205,6 +205,8 @@ def flags_of(release: Sglang, text: str) -> tuple[str, ...]:
         named |= {own(word) for word in words if word in release.fields and word not in known}
         if any(word in text for word in (*_STAGES, "attention_backend", "_backend")):
             named.update(_BACK_ENDS)
+        if "default_attention(" in text:
+            named.update(flag for flag in release.flags if flag.startswith(_DECIDES_TOO))
         found = _FLAGS_OF[key] = (*_TOPOLOGY, *sorted(named - set(_TOPOLOGY)))
     return found
 
