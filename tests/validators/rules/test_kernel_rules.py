@@ -19,6 +19,7 @@ RULES = (
     "dsa_backends",
     "gemm_backends",
     "kv_cache_types",
+    "linear_attention",
     "moe_all_to_all",
     "moe_runners",
     "quantization",
