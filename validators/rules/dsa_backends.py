@@ -63,12 +63,12 @@ def _not_asked(c: Context, flag: str, what: str, proof: Evidence | None) -> Part
 
 
 def _tested(c: Context, flag: str, value: str) -> Part | None:
-    if value in MAKERS:
-        return None  # a rule of its own speaks of those
-    if flag == V4_PREFILL and c.arch in attention_models.ORDINARY:
+    if flag == V4_PREFILL and attention_models.full(c) and not c.arch.startswith("DeepseekV4"):
         return _not_asked(c, flag, "DeepSeek V4", places.place(c, "attn.model.dsv4"))
     if flag == LOGITS and attention_models.sparse(c) is False:
         return _not_asked(c, flag, "models with DeepSeek's sparse attention", places.place(c, "attn.model.dsa"))
+    if value in MAKERS:
+        return None  # a rule of its own speaks of those
     symbol, known = _TESTED.get((flag, value), ("", {}))
     found = (
         constructors.part(c, flag, f"{value} for --{flag}", symbol, instead=_LEAVE_OUT, known=known) if symbol else None
@@ -83,11 +83,11 @@ def _tested(c: Context, flag: str, value: str) -> Part | None:
 
 
 def _judge(c: Context, flag: str, backend: str) -> Part | None:
-    if backend in MAKERS:
-        return None
     if attention_models.sparse(c) is False:
         what = "models with DeepSeek's sparse attention"
         return _not_asked(c, flag, what, places.place(c, "attn.model.dsa"))
+    if backend in MAKERS:
+        return _refused(c, flag, backend)  # and a rule of its own speaks of those
     return (
         _refused(c, flag, backend)
         or _validated(c, flag, backend)
