@@ -388,8 +388,6 @@ _KNOWN: dict[str, Any] = {
     "is_hpu": lambda c: False,
     "_is_hpu": lambda c: False,
     "use_mlx": lambda c: False,
-    "is_gfx95_supported": lambda c: False,
-    "_is_gfx95_supported": lambda c: False,
     "is_gfx942_supported": lambda c: False,
     "is_flashinfer_available": lambda c: True,
     "_is_flashinfer_available": lambda c: True,

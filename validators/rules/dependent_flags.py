@@ -33,24 +33,28 @@ def judge(c: Context) -> Iterator[Part]:
         asked = asked or Asked(c, known)
         behind = known.behind[flag.field]
         if all(asked.false(one) for one in (*behind, *known.stops.get(flag.field, ()))):
-            yield _inert(c, name, behind)
+            part = _inert(c, name, behind)
+            if part is not None:
+                yield part
 
 
-_SAID: dict[tuple[str, str, str], Part] = {}
+_SAID: dict[tuple[str, str, str], Part | None] = {}
 
 
-def _inert(c: Context, name: str, behind: tuple[Condition, ...]) -> Part:
-    """What is said of one flag of one release, for one kind of model."""
+def _inert(c: Context, name: str, behind: tuple[Condition, ...]) -> Part | None:
+    """What is said of one flag of one release, for one kind of model; None where what it belongs to has no name."""
     key = (c.release.key, name, c.arch)
     if key not in _SAID:
         _SAID[key] = _said(c, name, behind)
     return _SAID[key]
 
 
-def _said(c: Context, name: str, behind: tuple[Condition, ...]) -> Part:
+def _said(c: Context, name: str, behind: tuple[Condition, ...]) -> Part | None:
     masters = [phrase for one in behind for phrase in _masters(c, one.text)]
     masters = _shortest(dict.fromkeys(masters))
     shown, rest = masters[:_SHOWN], len(masters[_SHOWN:])
+    if not shown:
+        return None
     listed = f"{', '.join(shown[:-1])} or {shown[-1]}" if len(shown) > 1 else shown[0]
     if rest:
         listed = f"{', '.join(shown)}, or {'another one' if rest == 1 else f'one of {rest} others'}"
