@@ -14,6 +14,7 @@ ORDINARY = (
     *("Gemma3ForCausalLM", "PhiForCausalLM", "Phi3ForCausalLM", "Glm4ForCausalLM", "Glm4MoeForCausalLM"),
     *("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "InternLM2ForCausalLM"),
 )
+_DEEPSEEK_TEXT = ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM")
 _SPLIT_IN_CHUNKS = ("Qwen",)  # families of which some checkpoints have dual_chunk_attention_config
 SPARSE_GLM = ("GlmMoeDsaForCausalLM",)
 
@@ -32,8 +33,8 @@ def sparse(c: Context) -> bool | None:
 
 
 def full(c: Context) -> bool:
-    """Surely no layer of linear attention: DeepSeek's models, and those of ordinary attention throughout."""
-    return c.arch in ORDINARY or (c.arch.startswith("Deepseek") and latent(c) is True)
+    """Surely no layer of linear attention and no image encoder: those of ordinary attention, and DeepSeek's of text."""
+    return c.arch in ORDINARY or c.arch in _DEEPSEEK_TEXT
 
 
 def _not_sparse(c: Context) -> bool:
@@ -62,6 +63,10 @@ def own(c: Context, backend: str) -> bool:
     return backend == "dsv4" and c.arch.startswith("DeepseekV4")
 
 
+def _without_indexer(c: Context) -> bool:
+    return c.arch in ORDINARY or (latent(c) is True and sparse(c) is False) or c.arch == "DeepseekV3ForCausalLM"
+
+
 # back end -> is the model surely not one of its models, the place that stops it, what it is for
 _MADE_FOR: dict[str, tuple[Callable[[Context], bool], str, str]] = {
     "flashmla": (lambda c: latent(c) is False, "flashmla", "models with latent attention (MLA), and reads their rank"),
@@ -72,7 +77,7 @@ _MADE_FOR: dict[str, tuple[Callable[[Context], bool], str, str]] = {
     "dual_chunk_flash_attn": (_not_chunked, "dual_chunk_flash_attn", "checkpoints with dual_chunk_attention_config"),
     "minicpm_flashattn": (_ordinary_or_latent, "minicpm", "MiniCPM with sparse attention"),
     "minicpm_flashinfer": (_ordinary_or_latent, "minicpm", "MiniCPM with sparse attention"),
-    "qsa": (_ordinary_or_latent, "qsa", "Qwen models with an indexer, and asks it for the tokens"),
+    "qsa": (_without_indexer, "qsa", "Qwen models with an indexer, and asks it for the tokens"),
     "llada2_cfg_flashinfer": (
         lambda c: latent(c) is True,
         "llada2_cfg_flashinfer",
