@@ -237,8 +237,8 @@ class Flow:
             of_it = [one for one in functions if family and self.program.family_of(one) == family]
             paths = None if of_it else self.program.owned(f.path, func.value)
             functions = of_it or [one for one in functions if paths is None or one.path in paths]
-            if not functions:
-                return []  # of another package
+            if not functions or (not of_it and name == f.name):
+                return []  # of another package; a function that hands on to its namesake wraps one
         else:
             paths = self.program.defined(f.path, name, call)
             functions = [one for one in functions if one.cls is None and (paths is None or one.path in paths)]

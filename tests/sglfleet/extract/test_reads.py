@@ -148,6 +148,17 @@ def test_a_class_that_nobody_names_may_be_found_in_another_way(tmp_path: Path) -
     assert "cache_ratio" not in behind(tmp_path, "if self.enable_cache:\n    use(server_args.cache_ratio)", p=plugin)
 
 
+def test_what_is_handed_to_another_package_under_the_same_name_is_used(tmp_path: Path) -> None:
+    wrapper = (
+        "try:\n    import outside\n    _outside = outside.saver\nexcept ImportError:\n    pass\n"
+        "class Wrapper:\n    def region(self, ratio):\n        return _outside.region(ratio)\n"
+    )
+    body = "from sglang.srt.wrapper import Wrapper\nwith Wrapper().region(server_args.cache_ratio):\n    pass"
+    assert "cache_ratio" not in behind(
+        tmp_path, f"{body}\nif self.enable_cache:\n    use(server_args.cache_ratio)", wrapper=wrapper
+    )
+
+
 def test_a_master_that_the_engine_turns_on_by_itself_is_none(tmp_path: Path) -> None:
     body = "if server_args.enable_cache:\n    use(server_args.cache_ratio)"
     turned_on = ARGS + "        if something():\n            self.enable_cache = True\n"
