@@ -95,6 +95,9 @@ def _phrase(c: Context, node: ast.expr) -> str:
     """One way in words; "" where it says nothing that a person could give."""
     if isinstance(node, ast.BoolOp):
         return next((phrase for value in node.values if (phrase := _phrase(c, value))), "")
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp):
+        inner = node.operand.values  # `not (not a or …)`: a must be given
+        return next((phrase for one in inner if (phrase := _without(c, one))), "")
     if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("envs."):
         return f"with {ast.unparse(node.func).split('.')[1]} in the environment"
     if isinstance(node, ast.Compare) and ast.unparse(node.left) == "model_arch":
@@ -115,6 +118,16 @@ def _phrase(c: Context, node: ast.expr) -> str:
         return f"with {name}"
     name = _written(c, node)
     return f"with {name}" if name else ""
+
+
+def _without(c: Context, node: ast.expr) -> str:
+    """What must be given so that a condition does not hold."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _phrase(c, node.operand)
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+        name = _written(c, node.left)
+        return f"with {name} other than {ast.unparse(node.comparators[0])}" if name else ""
+    return ""
 
 
 def _written(c: Context, node: ast.expr) -> str:

@@ -107,6 +107,16 @@ def test_alone_it_is_said_of_the_families_that_every_release_has(release: str) -
 
 
 @pytest.mark.parametrize("release", releases("sglang"))
+def test_every_flag_of_the_table_can_be_asked_for_alone(release: str) -> None:
+    known = load_sglang(release)
+    table = reads.of(release)
+    assert table is not None
+    alone = [flag for flag in known.flags.values() if flag.field in table.behind]
+    said = [flag.name for flag in alone if told(release, {flag.name: value(flag)})]
+    assert len(said) > len(alone) / 2
+
+
+@pytest.mark.parametrize("release", releases("sglang"))
 def test_a_model_that_nobody_named_is_not_taken_for_a_plain_one(release: str) -> None:
     known = load_sglang(release)
     asked = {name: value(flag) for name, flag in known.flags.items() if name.startswith(("mamba-", "nsa-", "dsa-"))}
