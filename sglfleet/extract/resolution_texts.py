@@ -15,11 +15,7 @@ from validators.conditions import UNKNOWN, atoms, holds
 LONGEST = 1_200  # characters of one condition; a longer one is kept as one that nobody can tell
 LONGEST_VALUE = 200
 FIELD = re.compile(r"\.(\w+)")
-# conditions on the way that hold for every launch: a path names a model, arguments are resolved once, no plugin
-_PASSED = (
-    *("model_path.lower()", "_resolution_finished", "_resolution_failed", "ConnectorType.INSTANCE"),
-    *("CustomSpecAlgo",),
-)
+_PATH = re.compile(r"model_path\)?\.lower\(\)$")
 ALIAS = "_resolve_speculative_algorithm_alias"
 _ELSEWHERE = re.compile(r"(is_|_is_)(hip|npu|xpu|mps|musa|cpu|hpu)\b|use_mlx\(\)")
 _IS_MODEL = re.compile(r"[\w.()]*(architectures\[0\]|model_arch) (in|==) [\['(][\w\[\]'(), ]*$")
@@ -34,13 +30,21 @@ _TOLD = re.compile(r"[\w.'\"+-]{1,60}(\.upper\(\))?$|\[[\w.'\", -]{0,60}\]$|-?\d
 
 def texts_of(guards: list[Guard]) -> list[str]:
     """What is evaluated. A path names a model (not `none`, not another instance), and arguments are resolved once."""
-    skipped = _PASSED
-    here = [part for g in guards if not any(word in g.text for word in skipped) for part in parts_of(g.text)]
+    here = [part for g in guards for part in parts_of(g.text) if holds(part, _at_every_launch) is not True]
     if any(_IS_MODEL.match(text) for text in here):  # then it is none of the models asked for before
         here = [text for text in here if not (text.startswith("not (") and _IS_MODEL.match(text[5:]))]
     here = [VIEW.sub("cfg", text) for text in here]
     texts = [text if len(text) <= LONGEST else "something_long" for text in here]
     return list(dict.fromkeys(texts))
+
+
+def _at_every_launch(atom: str) -> Any:
+    """A path names a model, not another instance of the engine; arguments are resolved once; there is no plugin."""
+    if atom.startswith("parse_connector_type(") or _PATH.search(atom):
+        return "a model"
+    if atom.endswith(("._resolution_finished", "._resolution_failed")) or atom.endswith(", CustomSpecAlgo)"):
+        return False
+    return atom if atom == "ConnectorType.INSTANCE" else UNKNOWN
 
 
 @lru_cache(maxsize=4096)

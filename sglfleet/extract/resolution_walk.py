@@ -154,9 +154,9 @@ class Walker:
         package = _imports(node)
         if package:
             return self._import(node, package, guards, frame)
-        if not any(_quiet(handler) for handler in node.handlers):
+        if not any(_quiet(handler) for handler in node.handlers) or _harmless(node):
             leaves, dead = self.block(node.body, guards, frame)
-            for handler in node.handlers:
+            for handler in node.handlers if not _harmless(node) else ():
                 self._perhaps(handler.body, [*guards, Guard("something_in_a_try", "", node.lineno)], frame)
         else:
             unknown = Guard("something_in_a_try", "", node.lineno)
@@ -226,6 +226,12 @@ class Walker:
 
 def _quiet(handler: ast.ExceptHandler) -> bool:
     return not any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+
+
+def _harmless(node: ast.Try) -> bool:
+    """Names set from what is there anyway, such as the model's configuration, and nothing done where that fails."""
+    plain = all(isinstance(inner, ast.Assign | ast.ImportFrom) for inner in node.body)
+    return plain and all(isinstance(inner, ast.Pass) for handler in node.handlers for inner in handler.body)
 
 
 def _imports(node: ast.Try) -> str:

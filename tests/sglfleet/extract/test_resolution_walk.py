@@ -82,6 +82,16 @@ def test_a_helper_is_its_answer_and_its_early_returns_are_choices() -> None:
     assert found == ["cfg.count > 1", "not (False if cfg.wide else cfg.kind in ['a', 'b'])"]
 
 
+def test_a_condition_of_every_launch_is_left_out_and_nothing_beside_it() -> None:
+    body = (
+        "special = False\n"
+        "if parse_connector_type(self.paths) != ConnectorType.INSTANCE:\n"
+        "    try:\n        special = self.wide\n    except Exception:\n        pass\n"
+        "if special and self.count > 1:\n    raise ValueError('no')"
+    )
+    assert stop(body) == ["cfg.wide", "cfg.count > 1"]
+
+
 def test_functions_elsewhere_are_entered_with_their_defaults() -> None:
     elsewhere = "def check(args, limit=4):\n    if args.count > limit:\n        raise ValueError('no')\n"
     found = stop("check(self)", elsewhere, "from sglang.srt.elsewhere import check")
