@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _MODULES = ("sglang.launch_server", "sglang.srt.entrypoints.http_server")
@@ -12,6 +12,7 @@ _IMAGE = re.compile(r"sglang[^\s:]*:v?(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)")
 _ASSIGN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?:(:?-)([^}]*))?\}|(\w+))")
 _CONTAINERS = ("docker", "podman", "nerdctl")
+_DEVICE = re.compile(r"[0-9]+|(?:GPU|MIG)-[0-9A-Za-z/-]+")
 _FLAG = re.compile(r"--?[a-zA-Z]")
 
 
@@ -73,6 +74,14 @@ def docker_gpus(words: Sequence[str]) -> tuple[int | None, tuple[int, ...]]:
             return (None, ()) if count else _listed(options["device"].split(","))  # docker takes only one of them
         return (int(count), ()) if count.isdigit() else (None, ())
     return _listed(cdi) if cdi and "all" not in cdi else (None, ())
+
+
+def visible_gpus(env: Mapping[str, str]) -> int | None:
+    """How many GPUs `CUDA_VISIBLE_DEVICES` leaves, by number or UUID. Unknown where it is not set, where a variable
+    says it, and where CUDA itself would stop reading it (a negative number, one GPU twice)."""
+    names = [name.strip() for name in env.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    known = all(_DEVICE.fullmatch(name) for name in names) and len(set(names)) == len(names)
+    return len(names) if known else None
 
 
 def _listed(names: Sequence[str]) -> tuple[int | None, tuple[int, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sglfleet.launch.command import Launch
+from sglfleet.launch.command import Launch, visible_gpus
 from sglfleet.launch.unsaid import hanging
 from validators import argv, parser
 from validators.case import Case
@@ -60,8 +60,8 @@ def lint(
     open_ = {name: value for name, value in parsed.args.items() if _open(release, name, value)}
     # how many nodes there are decides how many GPUs there are
     unsized = any(_flag_name(release, name) == "nnodes" for name in open_)
-    counts = [count for count in (hardware.gpus, launch.gpus) if count is not None]
-    gpus = min(counts) if counts else None  # a container sees those that it asks for, not the host's
+    counts = [count for count in (hardware.gpus, launch.gpus, visible_gpus(launch.env)) if count is not None]
+    gpus = min(counts) if counts else None  # a process sees those that it is given, not the host's
     case = Case(
         sglang=sglang,
         args={name: value for name, value in parsed.args.items() if name not in open_},

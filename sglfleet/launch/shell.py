@@ -75,6 +75,8 @@ def _logical_lines(text: str) -> list[tuple[int, str, list[tuple[int, str]]]]:
     held, start, prompted = "", 0, False
     ends: list[tuple[int, str]] = []
     for number, raw in enumerate(text.splitlines(), 1):
+        if not held and raw.lstrip().startswith("#"):  # a comment, though `# ` is a prompt of root's as well
+            continue
         line = _PROMPT.sub("", raw) if not held else (_MORE.sub("", raw) if prompted else raw)
         if line.lstrip().startswith(_LEFT_OUT):
             continue

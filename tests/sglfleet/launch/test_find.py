@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sglfleet.launch.command import visible_gpus
 from sglfleet.launch.find import in_file, in_text
 from sglfleet.launch.manifest import ManifestError
 
@@ -215,6 +216,34 @@ def test_a_script_beside_the_unit_is_read(tmp_path):
 def test_the_release_of_an_image(tag):
     (launch,) = in_text(f"docker run lmsysorg/sglang:{tag} python -m sglang.launch_server --model-path /m")
     assert launch.sglang in ("0.5.6.post2", "0.5.6")
+
+
+def test_a_line_that_begins_with_a_number_sign_is_a_comment():
+    text = (
+        "# python -m sglang.launch_server --model-path /m --tp 64\n"
+        "#python -m sglang.launch_server --model-path /m --tp 64\n"
+        "  # python -m sglang.launch_server --model-path /m \\\n  #   --tp 64\n"
+        "python -m sglang.launch_server --model-path /m --tp 4\n"
+    )
+    (launch,) = in_text(text, "run.sh")
+    assert (launch.where, launch.tokens) == ("run.sh:5", ("--model-path", "/m", "--tp", "4"))
+
+
+@pytest.mark.parametrize(
+    ("devices", "count"),
+    [
+        ("0,1", 2),
+        ("3", 1),
+        ("GPU-5ebe9f43-ac33420d, GPU-0a", 2),
+        ("", None),
+        ("$GPUS", None),
+        ("0,-1", None),
+        ("1,1", None),
+    ],
+)
+def test_how_many_gpus_are_visible(devices, count):
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": devices}) == count
+    assert visible_gpus({}) is None
 
 
 def test_broken_yaml_is_located():
