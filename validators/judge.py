@@ -18,6 +18,7 @@ from validators.knowledge.loader import UnknownReleaseError, load_sglang
 from validators.knowledge.model import Sglang
 from validators.rules import always, by_flag
 from validators.rules.context import Context
+from validators.rules.environment import as_read
 from validators.rules.interface import SEVERITY, Part, Rule
 from validators.verdict import (
     Decision,
@@ -92,7 +93,7 @@ def _round(case: Case, release: Sglang) -> tuple[list[Verdict], dict[str, Value]
 def _ask(case: Case, release: Sglang, values: dict[str, Value]) -> dict[str, list[tuple[Part, str]]]:
     """What the rules say, by flag."""
     parts: dict[str, list[tuple[Part, str]]] = {}
-    context = Context(case, release, values, case.sm[0] if case.sm else "")
+    context = Context(as_read(case, release), release, values, case.sm[0] if case.sm else "")
     for rule in _concerned(values):
         if not case.sm and not rule.without_gpu:
             for flag in rule.flags:

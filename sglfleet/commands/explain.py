@@ -55,6 +55,7 @@ def command(
     from sglfleet.launch.judged import lint
     from validators import history
     from validators.knowledge import UnknownReleaseError, load_sglang
+    from validators.rules.environment import read_as
 
     hardware, wrong = read_hardware(sm, gpu, gpus, interconnect or "")
     tokens, env = as_given((flag, *others))
@@ -100,7 +101,8 @@ def command(
     if elsewhere[1]:
         click.echo(f"SM {', '.join(one.case.sm)}: active in {ranges(elsewhere[1])}.")
     if not verdicts:
-        read = load_sglang(sglang).env.get(name)
+        release = load_sglang(sglang)
+        read = release.env.get(name) or release.env.get(read_as(release, name))
         place = f": {sglang} reads it in {read.place.file}:{read.place.line}" if read else ""
         click.echo(f"{name}: nothing is known against it{place}   (SGLang {sglang}, SM {', '.join(one.case.sm)})")
     if look and not any(elsewhere):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from sglfleet.extract import places_attention, places_linear, places_moe
+from sglfleet.extract import places_attention, places_environment, places_linear, places_moe
 
 _FRACTION = re.compile(r"1 - .*\.mem_fraction_static")
 _OLD_NAME = re.compile(r"getattr\(.*\) == 'compressed'")
@@ -142,6 +142,7 @@ _SEARCHES: Searches = (
     (_ATTENTION + "trtllm_mla_backend.py", _counter),
     *places_attention.SEARCHES,
     *places_linear.SEARCHES,
+    *places_environment.SEARCHES,
 )
 
 

@@ -57,5 +57,10 @@ def declared(c: Context, flag: str) -> Evidence:
 
 def words(c: Context, name: str) -> list[str]:
     """All that stands there besides, where it is more than one word."""
-    row = _table().get(c.release.version, {}).get(name)
+    return words_of(c.release.version, name)
+
+
+def words_of(release: str, name: str) -> list[str]:
+    """The same of any shipped release."""
+    row = _table().get(release, {}).get(name)
     return [str(one) for one in row[4:]] if row else []
