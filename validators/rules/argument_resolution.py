@@ -17,6 +17,7 @@ FLAGS: tuple[str, ...] = ()
 SITES: tuple[str, ...] = ()
 ALWAYS = True
 _SHAPE = ("tp-size", "pp-size", "dp-size", "nnodes", "ep-size")
+_LONGEST = 80  # characters that are kept of what a stop says; what stood for a value is a blank
 _LEAVE_OUT: tuple[dict[str, Value], ...] = ({},)
 
 
@@ -54,7 +55,8 @@ def _met(stop: resolved.Step, bare: Context) -> bool:
 
 
 def _stopped(c: Context, flag: str, stop: resolved.Step) -> Part:
-    said = stop.text.rstrip(". ") or f"a condition is not met: {stop.proof.condition}"
+    cut = "…" if len(stop.text) >= _LONGEST else ""
+    said = stop.text.rstrip(". ").replace("' '", "'…'") + cut or f"a condition is not met: {stop.proof.condition}"
     reason = f"{c.release.version} stops the start: {said}."
     step = Step(Gate.RESOLUTION, False, reason, stop.proof)
     instead = _LEAVE_OUT if optional(flag) else ()

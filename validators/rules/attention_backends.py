@@ -111,11 +111,12 @@ def _stage(c: Context, flag: str, stage: str, backend: str) -> Iterator[Part]:
         yield from _trtllm_mla(c, flag, instead)
         yield from _trtllm_mla_decode(c, flag, instead)
     if flag == "attention-backend" and c.given("prefill-attention-backend") and c.given("decode-attention-backend"):
-        reason = "Both stages have a back end of their own, so the common one is used by neither."
-        step = Step(Gate.RESOLUTION, False, reason)
+        # not idle: several releases look at the common one elsewhere, as for CUDA graphs and hybrid models
+        reason = "Both stages have a back end of their own; what else the common one decides is not followed."
+        step = Step(Gate.RESOLUTION, None, reason)
         flag_place = c.release.flags[flag]
         proof = c.release.evidence(flag_place.place, "--" + flag)
-        yield Part(flag, Outcome.INERT, reason, (proof,), (step,))
+        yield Part(flag, Outcome.UNKNOWN, reason, (proof,), (step,))
 
 
 def _decides(c: Context, flag: str) -> frozenset[str]:
@@ -192,10 +193,8 @@ def _kernels_decide(
 
 
 def _anywhere(c: Context, backend: str) -> str:
-    if backend == "torch_native":
+    if backend == "torch_native" and attention_models.latent(c) is not True:  # 0.5.16 stopped there, on an H200
         return "plain PyTorch"
-    if backend == "flex_attention" and attention_models.latent(c) is False:
-        return "PyTorch's own flexible attention"
     if backend == "llada2_cfg_flashinfer" and attention_models.latent(c) is False:
         return "FlashInfer's attention with a mask of its own for LLaDA"
     return ""

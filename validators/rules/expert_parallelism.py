@@ -12,6 +12,7 @@ from validators.rules.interface import Expectation, Gate, Outcome, Part, Step
 SUBJECT = "Expert parallelism declared and not used"
 FLAGS = ("ep-size",)
 SITES: tuple[str, ...] = ()
+_READ_ANYWAY = ("speculative-algorithm", "enable-eplb", "moe-a2a-backend", "ep-num-redundant-experts")
 _FORCES_TP = re.compile(r"deepep|mooncake|nixl|ascend_fuseep|mori|megamoe")
 
 
@@ -23,9 +24,13 @@ def judge(c: Context) -> Iterator[Part]:
     known = c.release.flags[flag]
     proof = c.release.evidence(known.place, "--" + flag)
     back_end = str(c.args.get("moe-a2a-backend", "none"))
-    if value > 1 and c.arch in DENSE:
+    if value > 1 and c.arch in DENSE and c.tp % value == 0:  # groups that do not fit are built for every model
         reason = f"{c.arch} has no experts to spread."
-        yield Part(flag, Outcome.INERT, reason, (proof,), (Step(Gate.MODEL, False, reason, proof),))
+        read = [name for name in _READ_ANYWAY if c.given(name)]
+        if read:
+            yield c.unsure(flag, f"{reason} What --{read[0]} makes of it")
+        else:
+            yield Part(flag, Outcome.INERT, reason, (proof,), (Step(Gate.MODEL, False, reason, proof),))
     elif value != c.tp and _FORCES_TP.search(back_end):
         reason = f"With --moe-a2a-backend {back_end} the engine sets it to the tensor-parallel size, {c.tp}."
         step = Step(Gate.RESOLUTION, False, reason, proof)

@@ -43,14 +43,19 @@ def method(c: Context) -> str:
 
 
 def integers(c: Context) -> bool:
-    """Is the model known to have integer weights."""
-    return method(c) in _INTEGERS
+    """Is the model known to have integer weights, and no draft model beside it that may have others."""
+    return method(c) in _INTEGERS and not c.given("speculative-algorithm")
 
 
 def none(c: Context) -> bool:
     """Is the model known to have no experts: by its architecture and by its own configuration."""
     told = c.case.checkpoint
     return bool(told) and c.arch in DENSE and not any(told.get(name) for name in _COUNTS)
+
+
+def told(c: Context) -> bool:
+    """Is the checkpoint's own configuration known, which names its quantization where there is one."""
+    return "architectures" in c.case.checkpoint
 
 
 def kind(c: Context) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from validators.rules import constructors, mxfp8, places
+from validators.rules import constructors, experts, mxfp8, places
 from validators.rules.asked import values
 from validators.rules.context import Context, place
 from validators.rules.fused_moe_sum import DENSE
@@ -25,6 +25,12 @@ _FOREIGN = {
     "mxfp_w4a8": ("Ascend NPUs: its layers refuse any other device", ""),
     "modelslim": ("Ascend NPUs: its layers call operators that only torch_npu has", "torch-npu"),
 }
+# methods that stop without the checkpoint's own words on its quantization ("Cannot find the config file for …"), in
+# config.json or in a file beside it, which only the model's folder shows
+_OF_THE_CHECKPOINT = (
+    *("awq", "awq_marlin", "gptq", "gptq_marlin", "moe_wna16", "auto-round", "compressed-tensors", "quark"),
+    *("modelopt", "modelopt_fp8", "modelopt_fp4", "modelopt_mixed", "mxfp4", "marlin"),
+)
 _UNREAD = ("quark_mxfp4",)  # for AMD GPUs; what its layers do elsewhere is not read
 # kernels beyond the minimum: the method's minimum passes, and whether its kernel takes the GPU is not read
 _NARROW = {"w4afp8": ((9, 0), (9, 0))}
@@ -53,6 +59,13 @@ def _judge(c: Context, flag: str, method: str) -> Part:
     if row is not None and proof is not None and c.sm_text not in row["sms"]:
         reason = f"{c.release.version} refuses to load {method} below SM {least}; this is SM {c.sm_text}."
         return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.ENGINE, False, reason, proof),))
+    if flag != DRAFT and method in _OF_THE_CHECKPOINT and experts.told(c) and not _says_how(c):
+        reason = f"{method} stops where the checkpoint does not say how it was quantized, and its config.json does not."
+        return replace(
+            c.unsure(flag, method),
+            reason=reason,
+            todo="Take a checkpoint that was quantized so, or leave the flag out.",
+        )
     unknown = _other_name(c, flag, method) or _unregistered(c, flag, method)
     if unknown is not None:
         return unknown
@@ -99,6 +112,10 @@ def capability(c: Context, method: str) -> dict[str, Any] | None:
     listed = sites.get("capabilities", ()) if isinstance(sites, dict) else ()
     row = next((row for row in listed if row["method"] == method), None)
     return None if row is None or row.get("sms") is None else row
+
+
+def _says_how(c: Context) -> bool:
+    return any(c.case.checkpoint.get(name) for name in ("quantization_config", "compression_config", "quantization"))
 
 
 def _written(value: int) -> str:

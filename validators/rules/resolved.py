@@ -24,6 +24,7 @@ _FIELD = re.compile(r"\.(\w+)")
 _COMBINATIONS = 36  # values tried together; more fields of unknown value than that are not certain anyway
 _DEEP = 2  # changes that hang on other changes
 LAST = 1 << 30
+_FILLED_LATER = ("[]", "{}", "list()", "dict()", "set()")  # of what was given: made empty, then filled item by item
 _FOR_A_MODEL = re.compile(r"model_(specific|capability)|embedding")
 _OF_THE_CHECKPOINT = ("quantization", "dtype")  # left out, they follow the model's own files
 
@@ -99,7 +100,7 @@ def _read(release: Sglang) -> Table:
                 continue  # a field without a flag: nobody can give it
             fields = frozenset().union(*(asked[g] for g in guards)) if guards else frozenset()
             file, symbol = places[number]
-            quote = text if name == "stops" else texts[guards[-1]] if guards else ""
+            quote = text  # what stands there: the test of a stop, the name of a field that is set
             yield Step(
                 order=n,
                 guards=tuple(texts[g] for g in guards),
@@ -243,6 +244,8 @@ def _value(c: Context, change: Step, depth: int) -> Any:
             if len(values) != 1:
                 return UNKNOWN
             fixed[flags[name]] = values[0]
+    if change.text in _FILLED_LATER and flags.get(change.field) in c.args:
+        return UNKNOWN
     here = c.varied(fixed) if fixed else c
     value = conditions.value(change.text, lambda atom: atoms.value(here, atom))
     return tuple(value) if isinstance(value, list) else value
