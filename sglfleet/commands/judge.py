@@ -55,7 +55,7 @@ def _answers(file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
-        raw: object = None
+        raw: Any = None
         try:
             raw = json.loads(line)
             case = Case.from_json(raw, today=today)
