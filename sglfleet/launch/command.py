@@ -107,6 +107,12 @@ def expand(word: str, variables: dict[str, str]) -> str:
     return _VARIABLE.sub(value, word)
 
 
+def starts(words: Sequence[str]) -> bool:
+    """Whether the words name a launcher; flags alone do not."""
+    found = _launcher(words)
+    return found is not None and found[0] > 0
+
+
 def _launcher(words: Sequence[str]) -> tuple[int, bool] | None:
     """(index of the first word after the launcher, whether a model may stand there by position)."""
     for i, word in enumerate(words):

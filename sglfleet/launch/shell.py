@@ -6,7 +6,7 @@ import re
 import shlex
 from dataclasses import replace
 
-from sglfleet.launch.command import Launch, expand, from_words
+from sglfleet.launch.command import Launch, expand, from_words, image_release, starts
 
 _ARRAY = re.compile(r"^(?:local\s+|declare\s+-a\s+|readonly\s+)?(\w+)(\+?)=\(\s*(.*?)\s*\)$", re.DOTALL)
 _SET = re.compile(r"^(?:export\s+|local\s+|readonly\s+|declare\s+(?:-\w+\s+)?)?(\w+)(\+?)=(.*)$", re.DOTALL)
@@ -22,6 +22,7 @@ _OPENS, _CLOSES = re.compile(r"^\s*(?:if|case)\b"), re.compile(r"(?:^|;)\s*(?:fi
 _NAME = re.compile(r"\$\{?(\w+)")
 _MODEL = re.compile(r"--(?:model|model-path|config)(?:=|$)")
 _LEFT_OUT = "#{{"  # a line of a template that only steers (launch/template.py)
+_FROM = re.compile(r"^FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
 _DOCKERFILE = re.compile(r"^(?:CMD|ENTRYPOINT)\s*(\[.*\])\s*$", re.DOTALL)
 
 
@@ -32,7 +33,15 @@ def find(text: str, file: str, form: str = "script") -> list[Launch]:
     arrays: dict[str, list[str]] = {}
     out = []
     depth, branched = 0, set[str]()
+    image, stages = "", dict[str, str]()  # of a Dockerfile: the release of the image it builds on
     for line, logical, ends in _logical_lines(text):
+        base = _FROM.match(logical)
+        if base:
+            name = expand(base[1], strings)
+            image = stages.get(name.lower(), image_release(name))
+            if base[2]:
+                stages[base[2].lower()] = image
+            continue
         depth += len(_OPENS.findall(logical)) - len(_CLOSES.findall(logical))
         array = _ARRAY.match(logical)
         if array:
@@ -57,7 +66,7 @@ def find(text: str, file: str, form: str = "script") -> list[Launch]:
                 for name in sorted(branched & set(_NAME.findall(" ".join(command)))):
                     what = f"${name} is set in an `if` or `case`: judged as if every branch ran, one after the other"
                     notes.append(f"{file}:{line}: {what}")
-                out.append(replace(launch, notes=(*launch.notes, *notes)))
+                out.append(replace(launch, sglang=launch.sglang or image, notes=(*launch.notes, *notes)))
     return out
 
 
@@ -148,11 +157,14 @@ def _commands(logical: str) -> list[list[str]]:
             commands[-1].append(word)
     out = []
     for command in commands:
-        nested = next((w for i, w in enumerate(command) if i and command[i - 1] in ("-c", "-lc", "-ec")), None)
+        at = next((i for i, _ in enumerate(command) if i and command[i - 1] in ("-c", "-lc", "-ec")), len(command))
+        nested, before = next(iter(command[at:]), None), command[:at]
         if nested is None and command and command[0].rsplit("/", 1)[-1] in _RUNNERS:
-            nested = next((w for w in command if _STARTS.search(w)), None)
+            nested, before = next((w for w in command if _STARTS.search(w)), None), []
         if nested and "sglang" in nested:
-            out += _commands(" ".join(line for _, line, _ in _logical_lines(nested)))
+            for inner in _commands(" ".join(line for _, line, _ in _logical_lines(nested))):
+                # what runs the shell says the image, the GPUs and variables of what the shell runs
+                out.append([*before, *inner] if starts(inner) else inner)
         elif command:
             out.append(command)
     return out
@@ -161,7 +173,7 @@ def _commands(logical: str) -> list[list[str]]:
 def _assignment(command: list[str], strings: dict[str, str]) -> tuple[str, str, bool] | None:
     """`NAME=value` alone, `export NAME=value`: (name, value, exported)."""
     exported = command[0] == "export"
-    rest = command[1:] if command[0] in ("export", "local", "readonly", "declare", "ENV") else command
+    rest = command[1:] if command[0] in ("export", "local", "readonly", "declare", "ENV", "ARG") else command
     if len(rest) != 1:
         return None
     found = _SET.match(rest[0])

@@ -246,6 +246,32 @@ def test_how_many_gpus_are_visible(devices, count):
     assert visible_gpus({}) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM lmsysorg/sglang:v0.5.8\nCMD sglang serve /m --tp 2\n",
+        "ARG TAG=v0.5.8-cu129\nFROM --platform=linux/amd64 lmsysorg/sglang:${TAG} AS base\nFROM base\n"
+        'ENTRYPOINT ["sglang", "serve", "/m", "--tp", "2"]\n',
+        "srun --container-image=lmsysorg/sglang:v0.5.8 bash -c 'cd /x && sglang serve /m --tp 2'\n",
+        "docker run lmsysorg/sglang:v0.5.8 sh -lc 'sglang serve /m --tp 2'\n",
+    ],
+)
+def test_the_release_of_the_image_around(text):
+    (launch,) = in_text(text, "Dockerfile")
+    assert (launch.sglang, launch.tokens) == ("0.5.8", ("--model-path", "/m", "--tp", "2"))
+
+
+def test_the_last_stage_of_a_dockerfile_counts():
+    text = "FROM lmsysorg/sglang:v0.5.8 AS a\nFROM ubuntu:24.04\nCMD sglang serve /m\n"
+    assert [launch.sglang for launch in in_text(text, "Dockerfile")] == [""]
+
+
+def test_a_shell_in_a_container_sees_what_the_container_is_given():
+    text = "docker run --gpus 2 -e A=1 lmsysorg/sglang:v0.5.8 bash -c 'export B=2; sglang serve /m'\n"
+    (launch,) = in_text(text, "run.sh")
+    assert (launch.gpus, launch.env["A"], launch.tokens) == (2, "1", ("--model-path", "/m"))
+
+
 def test_broken_yaml_is_located():
     with pytest.raises(ManifestError, match=r"x\.yaml:2:\d+: no YAML"):
         in_text("a: [1\nb: }", "x.yaml")
