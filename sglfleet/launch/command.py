@@ -12,6 +12,7 @@ _IMAGE = re.compile(r"sglang[^\s:]*:v?(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)")
 _ASSIGN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?:(:?-)([^}]*))?\}|(\w+))")
 _CONTAINERS = ("docker", "podman", "nerdctl")
+IN_MANIFEST = re.compile(r"(?<!\$)\$\((\w+)\)")  # a variable in `command` and `args` of a pod
 _DEVICE = re.compile(r"[0-9]+|(?:GPU|MIG)-[0-9A-Za-z/-]+")
 _FLAG = re.compile(r"--?[a-zA-Z]")
 
@@ -44,8 +45,11 @@ def from_words(words: Sequence[str], where: str, env: dict[str, str], form: str)
         tokens[:1] = ["--model-path", tokens[0]]
     known, notes = [], []
     for token in tokens:
-        if "$" in token and (missing := sorted({a or b for a, _, _, b in _VARIABLE.findall(token)})):
-            what = "what a command prints" if missing == ["SUBSTITUTED"] else f"the value of ${missing[0]}"
+        if "$(" not in token and (missing := sorted({a or b for a, _, _, b in _VARIABLE.findall(token)})):
+            notes.append(f"{where}: the value of ${missing[0]} is not known here: {token}")
+        elif "$(" in token:
+            named = IN_MANIFEST.search(token) if form == "kubernetes" else None
+            what = f"the value of {named[0]}" if named else "what a command prints"
             notes.append(f"{where}: {what} is not known here: {token}")
         known.append(token)
     gpus, devices = docker_gpus(before)

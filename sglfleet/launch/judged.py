@@ -17,7 +17,7 @@ from validators.verdict import Decision, Judgement, Outcome, Overall, Value, Ver
 
 UNSAID = re.compile(r"\$[\w({@*]|\{\{")  # a variable or a substitution of a shell; a template of Helm or Jinja
 
-_REST = re.compile(r"\$(?:[@*]|\w+|\{\w+(?:\[[@*]\])?\})|\{\{.*\}\}")
+_REST = re.compile(r"\$(?:[@*]|\w+|\{\w+(?:\[[@*]\])?\}|\(.*\))|\{\{.*\}\}")
 
 
 @dataclass(frozen=True, slots=True)

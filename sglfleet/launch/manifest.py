@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from sglfleet.launch import shell
-from sglfleet.launch.command import Launch, expand, from_words, image_release
+from sglfleet.launch.command import IN_MANIFEST, Launch, expand, from_words, image_release
 
 _CONFIG_KEYS = {
     "model-path", "model", "tp-size", "tp", "tensor-parallel-size", "mem-fraction-static", "attention-backend", "port",
@@ -66,11 +66,13 @@ def _launch(node: yaml.MappingNode, words: list[str], file: str, form: str) -> L
     image = _key(node, "image")
     release = image_release(image.value) if isinstance(image, yaml.ScalarNode) else ""
     found = None
+    if form == "kubernetes":  # before anything runs; what is not set stays as it is written
+        words = [IN_MANIFEST.sub(lambda m: env.get(m[1], m[0]), word) for word in words]
     if not words[0].startswith("-") or "sglang" in (image.value if isinstance(image, yaml.ScalarNode) else ""):
-        found = from_words([expand(w.replace("$(", "${").replace(")", "}"), env) for w in words], where, env, form)
+        found = from_words([expand(w, env) for w in words], where, env, form)
     if found is None:
         script = next((w for i, w in enumerate(words) if i and words[i - 1] in ("-c", "-lc", "-ec")), "")
-        inside = shell.find(script, file, form) if "sglang" in script else []
+        inside = shell.find(script, file, form, env) if "sglang" in script else []
         found = inside[0] if inside else None
     if found is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sglfleet.launch.command import Launch, expand, from_words, image_release, starts
@@ -14,6 +15,9 @@ _SPREAD = re.compile(r"^\$\{?(\w+)(?:\[[@*]\])?\}?$")
 _CUT = re.compile(r"^(?:[|&;]+|[(){}]|then|do|done|fi|exec)$")
 _REDIRECTION = re.compile(r"^(?:\d*|&)(?:>>?|<)(?:&\d|.*)$")
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")  # what a command would print is not known here
+_BLANKS_OUTSIDE = re.compile(r"(?:\$\([^()]*\)|\S)+")  # the words of a text, those of a command in it aside
+_HELD = ("\ue000", "\ue001")  # of the private use area: no command has them
+_HOLDS = re.compile(f"{_HELD[0]}([0-9]+){_HELD[1]}")
 _PROMPT = re.compile(r"^\s*(?:[\w.@:~/-]*[$#>]\s+)(?=\S)")
 _RUNNERS = ("ssh", "pdsh", "tmux", "screen", "su")  # they take a whole command as one word
 _STARTS = re.compile(r"sglang(?:\.launch_server| serve) ")
@@ -26,9 +30,9 @@ _FROM = re.compile(r"^FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNOR
 _DOCKERFILE = re.compile(r"^(?:CMD|ENTRYPOINT)\s*(\[.*\])\s*$", re.DOTALL)
 
 
-def find(text: str, file: str, form: str = "script") -> list[Launch]:
-    """Every launch command in the text, with the variables that were set before it."""
-    strings: dict[str, str] = {}
+def find(text: str, file: str, form: str = "script", env: Mapping[str, str] | None = None) -> list[Launch]:
+    """Every launch command in the text, with the variables that were set before it. `env`: those it is started with."""
+    strings: dict[str, str] = dict(env or {})
     exported: dict[str, str] = {}
     arrays: dict[str, list[str]] = {}
     out = []
@@ -139,11 +143,13 @@ def _commands(logical: str) -> list[list[str]]:
             return []
     commands: list[list[str]] = [[]]
     try:
-        words = shlex.split(_SUBSTITUTION.sub("$SUBSTITUTED", logical), comments=True)
+        printed: list[str] = []
+        words = shlex.split(_SUBSTITUTION.sub(lambda found: _held(found[0], printed), logical), comments=True)
     except ValueError:
         return []
     skip = False
-    for word in words:
+    for held in words:
+        word = _HOLDS.sub(lambda found: printed[int(found[1])] if int(found[1]) < len(printed) else found[0], held)
         if skip:
             skip = False
         elif _CUT.match(word):
@@ -170,6 +176,12 @@ def _commands(logical: str) -> list[list[str]]:
     return out
 
 
+def _held(substitution: str, printed: list[str]) -> str:
+    """A word without blanks and quotes that stands for `$(…)` while the line is split."""
+    printed.append(f"$({substitution[1:-1]})" if substitution[0] == "`" else substitution)
+    return f"{_HELD[0]}{len(printed) - 1}{_HELD[1]}"
+
+
 def _assignment(command: list[str], strings: dict[str, str]) -> tuple[str, str, bool] | None:
     """`NAME=value` alone, `export NAME=value`: (name, value, exported)."""
     exported = command[0] == "export"
@@ -191,7 +203,7 @@ def _spread(command: list[str], strings: dict[str, str], arrays: dict[str, list[
         if alone and alone[1] in arrays:
             out += arrays[alone[1]]
         elif alone and alone[1] in strings:
-            out += strings[alone[1]].split()
+            out += _BLANKS_OUTSIDE.findall(strings[alone[1]])
         else:
             out.append(expand(word, strings))
     return out

@@ -46,7 +46,7 @@ def _script(words: list[str], file: str, env: dict[str, str]) -> list[Launch]:
     beside = Path(file).parent / Path(named).name
     if not named or not beside.is_file():
         return []
-    found = shell.find(beside.read_text(encoding="utf-8", errors="replace"), str(beside), "unit")
+    found = shell.find(beside.read_text(encoding="utf-8", errors="replace"), str(beside), "unit", env)
     return [_with_env(launch, env) for launch in found]
 
 

@@ -199,7 +199,7 @@ def test_every_server_of_a_script_is_found_where_it_stands():
 def test_a_value_that_only_the_machine_knows_is_said():
     (launch,) = in_text("sglang serve /m --tp $(nvidia-smi -L | wc -l) --dist-init-addr $MASTER:5000", "run.sh")
     assert launch.notes == (
-        "run.sh:1: what a command prints is not known here: $SUBSTITUTED",
+        "run.sh:1: what a command prints is not known here: $(nvidia-smi -L | wc -l)",
         "run.sh:1: the value of $MASTER is not known here: $MASTER:5000",
     )
 
@@ -270,6 +270,45 @@ def test_a_shell_in_a_container_sees_what_the_container_is_given():
     text = "docker run --gpus 2 -e A=1 lmsysorg/sglang:v0.5.8 bash -c 'export B=2; sglang serve /m'\n"
     (launch,) = in_text(text, "run.sh")
     assert (launch.gpus, launch.env["A"], launch.tokens) == (2, "1", ("--model-path", "/m"))
+
+
+POD = """
+    kind: Pod
+    spec:
+      containers:
+        - image: lmsysorg/sglang:v0.5.9
+          env:
+            - {name: PORT, value: "30000"}
+            - {name: TOKEN, valueFrom: {secretKeyRef: {name: a, key: b}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "command: [sglang, serve, /m, --port, $(PORT), --api-key, $(TOKEN)]",
+        "command: [sh, -c, 'sglang serve /m --port $(PORT) --api-key $(TOKEN)']",
+        "command: [sh, -c, 'sglang serve /m --port $PORT --api-key $(TOKEN)']",
+    ],
+)
+def test_a_variable_of_a_pod(command):
+    (launch,) = in_text(textwrap.dedent(POD).lstrip("\n") + " " * 6 + command + "\n", "pod.yaml")
+    assert launch.tokens == ("--model-path", "/m", "--port", "30000", "--api-key", "$(TOKEN)")
+    assert launch.notes == ("pod.yaml:8: the value of $(TOKEN) is not known here: $(TOKEN)",)
+
+
+def test_what_a_command_prints_is_one_word_in_a_variable_too():
+    (launch,) = in_text('TP=$(nvidia-smi -L | wc -l)\nA="--dp 2 --tp $TP"\nsglang serve /m --pp $TP $A\n', "run.sh")
+    prints = "$(nvidia-smi -L | wc -l)"
+    assert launch.tokens == ("--model-path", "/m", "--pp", prints, "--dp", "2", "--tp", prints)
+
+
+@pytest.mark.parametrize("written", ["$(cat port)", "`cat port`", '"$(cat "port")"'])
+def test_what_a_command_prints_is_named_as_it_is_written(written):
+    (launch,) = in_text(f"sglang serve /m --port {written}\n", "run.sh")
+    shown = '$(cat "port")' if '"' in written else "$(cat port)"
+    assert launch.tokens[-1] == shown
+    assert launch.notes == (f"run.sh:1: what a command prints is not known here: {shown}",)
 
 
 def test_broken_yaml_is_located():
