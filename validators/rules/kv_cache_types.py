@@ -37,6 +37,9 @@ def _dtype(c: Context, value: str) -> Part:
     flag = "kv-cache-dtype"
     proof = c.release.evidence(c.release.flags[flag].place, "--" + flag)
     reason = f"{c.release.version} keeps the cache in {value}."
+    if value == "fp8_e4m3" and c.sm < (8, 9) and "triton" in [c.args.get(stage) for stage in _STAGES]:
+        found = f"Triton converts E4M3 from SM 8.9 on; whether {c.release.version} reads such a cache by it on SM"
+        return c.unsure(flag, f"{found} {c.sm_text}")
     bare = value == "fp8_e4m3" and scales(c.case.checkpoint) is False and not c.given("quantization-param-path")
     if bare:
         reason = "The checkpoint brings no KV scales: the cache in FP8 runs with scale 1.0 and loses accuracy."
@@ -50,12 +53,16 @@ def _dtype(c: Context, value: str) -> Part:
 
 
 def _fp4(c: Context) -> Iterator[Part]:
-    """The attention back end that a release picks by itself need not be one of those that read a cache in FP4."""
+    """A named back end need not read a cache in FP4, and the one that a release picks by itself neither."""
+    yield from _fp4_prefill(c)
     kind = "mha" if c.arch in PLAIN else "mla" if c.arch in _LATENT and c.sm[0] != 10 else ""
     tables = c.release.gates.get("tables") or {}
     row = tables.get(f"attention.default.{kind}") if isinstance(tables, dict) else None
     picked = row["by_sm"].get(c.sm_text) if row else None
     chosen = any(c.given(flag) for flag in _STAGES) or c.args.get("enable-deterministic-inference") is True
+    if not c.arch and not chosen and not _follows(c):
+        yield c.unsure("kv-cache-dtype", f"Whether {c.release.version} picks a back end for a cache in FP4 on this model")
+        return
     if not isinstance(picked, str) or chosen or _follows(c):
         return
     there = Context(c.case, c.release, {**c.args, "attention-backend": picked}, c.sm_text)
@@ -72,6 +79,24 @@ def _fp4(c: Context) -> Iterator[Part]:
             return
 
 
+def _fp4_prefill(c: Context) -> Iterator[Part]:
+    """Newer releases turn an NVFP4 cache into what one of two back ends prefills with, and stop at any other."""
+    backend = c.args.get("prefill-attention-backend") or c.args.get("attention-backend")
+    if c.args.get("kv-cache-dtype") != "nvfp4" or backend in (None, *_PREFILLS_NVFP4):
+        return
+    if c.args.get("prefill-kv-cache-dequant-dtype", "auto") != "auto":
+        return
+    stop = next((one for one in resolved.stops(c.release) if one.text.startswith(_NEITHER)), None)
+    if stop is not None:
+        reason = (
+            f"{c.release.version} prefills from a cache in NVFP4 by flashinfer or trtllm_mha, and stops at {backend}."
+        )
+        step = Step(Gate.RESOLUTION, False, reason, stop.proof)
+        yield Part("kv-cache-dtype", Outcome.FAILS, reason, (stop.proof,), (step,), instead=LEAVE_OUT)
+
+
+_NEITHER = "NVFP4 prefill supports an FP8 E4M3 workspace"
+_PREFILLS_NVFP4 = ("flashinfer", "trtllm_mha")  # `_NVFP4_PREFILL_BACKEND`
 _ASKS_LATENT = (("self.", ""), ("", "server_args"))
 
 
