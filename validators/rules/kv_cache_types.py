@@ -61,7 +61,7 @@ def _fp4(c: Context) -> Iterator[Part]:
     picked = row["by_sm"].get(c.sm_text) if row else None
     chosen = any(c.given(flag) for flag in _STAGES) or c.args.get("enable-deterministic-inference") is True
     if not c.arch and not chosen and not _follows(c):
-        yield c.unsure("kv-cache-dtype", f"Whether {c.release.version} picks a back end for a cache in FP4 on this model")
+        yield c.unsure("kv-cache-dtype", f"Whether {c.release.version} picks a back end that reads a cache in FP4")
         return
     if not isinstance(picked, str) or chosen or _follows(c):
         return
