@@ -97,6 +97,7 @@ def command(
 
 def read_sources(source: Sequence[str]) -> tuple[list[Launch], list[str]]:
     """Launch commands in files, standard input or the words themselves; and what cannot be read."""
+    from sglfleet.launch.config_file import opened
     from sglfleet.launch.find import in_file, in_text
     from sglfleet.launch.manifest import ManifestError
 
@@ -137,7 +138,7 @@ def read_sources(source: Sequence[str]) -> tuple[list[Launch], list[str]]:
             found = in_text(text)
             if not found:
                 wrong.append(f"{text}: no SGLang launch command: start it with `sglang serve` or with the flags")
-    return found, wrong
+    return [opened(launch) for launch in found], wrong
 
 
 def _closed(text: str) -> bool:

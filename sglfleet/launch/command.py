@@ -29,6 +29,7 @@ class Launch:
     gpus: int | None = None  # GPUs it asks for, where the file says
     notes: tuple[str, ...] = ()  # what could not be read
     devices: tuple[int, ...] = ()  # the GPUs by number, where the command says which
+    config: tuple[str, ...] | None = None  # flags in the file that `--config` names; None: none is named, or not read
 
 
 def from_words(words: Sequence[str], where: str, env: dict[str, str], form: str) -> Launch | None:

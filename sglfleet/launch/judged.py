@@ -52,7 +52,7 @@ def lint(
     Raises UnknownReleaseError for a release without knowledge: a command line cannot be split without its flags.
     """
     release = load_sglang(sglang)
-    tokens = _booleans(release, launch.tokens) if launch.form == "config" else launch.tokens
+    tokens = _booleans(release, launch.tokens) if launch.form == "config" else _with_config(release, launch)
     parsed = argv.to_args(release, tokens)
     # `$EXTRA_ARGS`, `"$@"`: flags, as many as there are
     rest = [tokens[fault.token] for fault in parsed.faults if not fault.flag and _REST.fullmatch(tokens[fault.token])]
@@ -77,7 +77,11 @@ def lint(
     )
     judgement = hanging(release, case, open_)
     refused = [verdict for one in parsed.overridden if (verdict := _overridden(release, one))]
+    unread = {name: value for name, value in parsed.args.items() if _flag_name(release, name) == "config"}
+    if unread:
+        judgement = replace(judgement, verdicts=tuple(v for v in judgement.verdicts if v.flag not in unread))
     more = (
+        *(_closed(name, value) for name, value in unread.items()),
         *(_verdict(fault) for fault in parsed.faults),
         *refused,
         *map(_unread, rest),
@@ -118,6 +122,14 @@ def _booleans(release: Sglang, tokens: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _with_config(release: Sglang, launch: Launch) -> tuple[str, ...]:
+    """What the engine makes of `--config FILE`: the flags in the file, then those of the command line."""
+    at = launch.tokens.index("--config") if launch.config is not None else -1
+    if launch.config is None or release.resolve_spelling("--config").flag is None:
+        return launch.tokens
+    return (*_booleans(release, launch.config), *launch.tokens[:at], *launch.tokens[at + 2 :])
+
+
 def _flag_name(release: Sglang, name: str) -> str:
     flag = release.resolve_spelling("--" + name).flag
     return flag.name if flag else name
@@ -152,6 +164,12 @@ def _unread(word: str) -> Verdict:
     return Verdict(word, None, Outcome.UNKNOWN, Decision.WARN, reason, "parser", todo=todo)
 
 
+def _closed(name: str, value: Value) -> Verdict:
+    reason = f"{value} was not read, so nothing in it is judged; it may change what is said of other flags."
+    todo = "Lint the file itself as well, or write its flags on the command line."
+    return Verdict(name, value, Outcome.UNKNOWN, Decision.WARN, reason, "parser", todo=todo)
+
+
 def _verdict(fault: argv.Fault) -> Verdict:
     todo = fault.todo or "Remove it, or write the flag it belongs to."
     return Verdict(fault.flag, None, Outcome.REJECTED, Decision.REFUSE, f"{fault.what}.", "parser", todo=todo)
@@ -176,6 +194,9 @@ def _abbreviated(parsed: argv.Parsed, release: Sglang) -> dict[str, str]:
 
 def _notes(launch: Launch, parsed: argv.Parsed, release: Sglang) -> list[str]:
     out = []
+    if launch.config is not None and release.resolve_spelling("--config").flag is not None:
+        named = launch.tokens[launch.tokens.index("--config") + 1]
+        out.append(f"{launch.where}: --config {named}: its flags are judged with the others, before them")
     for one in parsed.overridden:
         early, late = (
             " ".join(_written(name, value)) for name, value in ((one.name, one.value), (one.by, parsed.args[one.by]))

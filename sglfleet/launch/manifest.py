@@ -27,18 +27,30 @@ class ManifestError(ValueError):
 
 def find(text: str, file: str) -> list[Launch]:
     """Every launch command in all documents. Raises ManifestError for text that is no YAML."""
-    try:
-        documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise ManifestError(f"{where}: no YAML: {getattr(error, 'problem', error)}: correct the syntax") from None
     out: list[Launch] = []
-    for document in documents:
+    for document in _documents(text, file):
         if isinstance(document, yaml.MappingNode):
             out += list(_containers(document, file, "compose" if _key(document, "services") else "kubernetes"))
             out += list(_configs(document, file, top=True))
     return out
+
+
+def flags(text: str, file: str) -> tuple[str, ...]:
+    """All that a file named by `--config` holds, whatever its keys are. Raises ManifestError as the engine stops: no
+    YAML, or no mapping."""
+    documents = _documents(text, file)
+    if len(documents) > 1 or not all(isinstance(one, yaml.MappingNode) for one in documents):
+        raise ManifestError(f"{file}: no mapping of flags to values: write `FLAG: VALUE` lines")
+    return tuple(token for one in documents for k, v in one.value for token in _flag(str(k.value), v))
+
+
+def _documents(text: str, file: str) -> list[yaml.Node]:
+    try:
+        return list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise ManifestError(f"{where}: no YAML: {getattr(error, 'problem', error)}: correct the syntax") from None
 
 
 def _containers(node: yaml.Node, file: str, form: str) -> Iterator[Launch]:

@@ -304,3 +304,34 @@ def test_a_size_that_nobody_knows_makes_no_room() -> None:
     out = call("--sglang", "0.5.9", "--sm", "9.0", "--gpus", "4", "sglang serve /m --tp 8 --pp-size $PP")
     assert out.exit_code == 1
     assert "TP 8 needs 8 GPUs, 4 are there" in out.output
+
+
+def test_the_file_of_a_config_flag_is_read_with_the_command(tmp_path):
+    (tmp_path / "engine.yaml").write_text("tp-size: 4\nnonsense: 1\nenable-metrics: true\ntrust-remote-code: false\n")
+    script = tmp_path / "run.sh"
+    script.write_text("sglang serve /m --config engine.yaml --tp-size 2\n")
+    out = call("--sglang", "0.5.23", "--sm", "9.0", "--all", str(script))
+    assert out.exit_code == 1
+    assert "nonsense" in out.output  # in the file, and unknown to the parser
+    assert "enable-metrics" in out.output
+    assert "--tp-size 4 is overridden by the later --tp-size 2" in out.output  # the command line counts
+    assert "--config engine.yaml: its flags are judged with the others" in out.output
+    assert "trust-remote-code" not in out.output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("gone.yaml", None, "no such file here"),
+        ("a.json", "{}", "the engine takes .yaml and .yml only"),
+        ("list.yaml", "- a\n", "no mapping of flags to values"),
+        ("broken.yaml", "a: [1\nb: }", "no YAML"),
+    ],
+)
+def test_what_is_not_read_is_not_judged_and_said(tmp_path, name, text, why):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    out = call("--sglang", "0.5.9", "--sm", "9.0", "--strict", f"sglang serve /m --config {tmp_path / name}")
+    assert out.exit_code == 3, out.output
+    assert f"{name} was not read, so nothing in it is judged" in out.output
+    assert why in out.output
