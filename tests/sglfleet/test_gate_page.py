@@ -17,15 +17,9 @@ from tests.validators.test_policy import PLAIN
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```console\n\$ (.+)\n((?:.*\n)*?)```", PAGE)
-SERVICE = """\
-service: qwen3-235b
-engine: {sglang: 0.5.9}
-model: {path: /models/Qwen3-235B-A22B, arch: Qwen3MoeForCausalLM}
-gpus: [0, 1, 2, 3]
-args:
-  tp-size: 4
-  enable-flashinfer-allreduce-fusion: true
-"""
+(SERVICE,) = re.findall(
+    r"```yaml\n(service: qwen3-235b\n(?:.*\n)*?)```", PAGE
+)  # what the page tells its reader to save
 
 
 @pytest.mark.parametrize(("command", "shown"), EXAMPLES, ids=[command.split()[1] for command, _ in EXAMPLES])

@@ -179,7 +179,8 @@ class Sglang:
             return Resolved(None, "", candidates=hits)
         from difflib import get_close_matches
 
-        return Resolved(None, "", near=tuple(get_close_matches(spelling, self._by_spelling, n=3, cutoff=0.75)))
+        near = get_close_matches(spelling, self._by_spelling, n=3, cutoff=0.75)
+        return Resolved(None, "", near=tuple(one for one in near if _alike(spelling, one)))
 
     def _abbreviated(self, spelling: str) -> tuple[str, ...]:
         """Option strings that `spelling` can stand for. `-h` and `--help` are there in every parser."""
@@ -290,3 +291,13 @@ class Kernels:
         """All architectures with images in any object, sorted by SM."""
         found = {image.arch for so in self.objects for image in so.images if image.kind == kind}
         return tuple(sorted(found, key=lambda a: (float(a.rstrip("af")), a)))
+
+
+def _alike(written: str, known: str) -> bool:
+    """Whether two close spellings are close besides the word that half of all flags begin with."""
+    from difflib import SequenceMatcher
+
+    for word in ("--enable-", "--disable-"):
+        if written.startswith(word) and known.startswith(word):
+            return SequenceMatcher(None, written.removeprefix(word), known.removeprefix(word)).ratio() >= 0.6
+    return True

@@ -36,6 +36,8 @@ def test_an_ambiguous_abbreviation_names_both():
         ("--trust-remote-code yes", "'yes' belongs to no flag"),
         ("--disable-radix-cache=true", "takes no value"),
         ("--resoning-parser glm45", "did you mean --reasoning-parser"),
+        ("--enable-metrcs", "did you mean --enable-metrics"),
+        ("--enable-foo", "--enable-foo is unknown to 0.5.23 and to every release known"),  # and not --enable-lora
         ("--kv-cache-dtype fp9", "does not take"),
         ("--tp four", "needs a whole number"),
         ("-tp 4", "-tp has one dash"),
