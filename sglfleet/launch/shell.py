@@ -16,6 +16,8 @@ _CUT = re.compile(r"^(?:[|&;]+|[(){}]|then|do|done|fi|exec)$")
 _REDIRECTION = re.compile(r"^(?:\d*|&)(?:>>?|<)(?:&\d|.*)$")
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")  # what a command would print is not known here
 _BLANKS_OUTSIDE = re.compile(r"(?:\$\([^()]*\)|\S)+")  # the words of a text, those of a command in it aside
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_TESTS = ("[", "[[", "test", "if", "case")
 _HELD = ("\ue000", "\ue001")  # of the private use area: no command has them
 _HOLDS = re.compile(f"{_HELD[0]}([0-9]+){_HELD[1]}")
 _PROMPT = re.compile(r"^\s*(?:[\w.@:~/-]*[$#>]\s+)(?=\S)")
@@ -53,20 +55,28 @@ def find(text: str, file: str, form: str = "script", env: Mapping[str, str] | No
             branched |= {array[1]} if depth > 0 else set()
             arrays[array[1]] = (arrays.get(array[1], []) if array[2] else []) + [expand(w, strings) for w in words]
             continue
-        for command in _commands(logical):
+        commands = _commands(logical)
+        tested = depth > 0 or any(command[0] in _TESTS for command in commands)
+        for command in commands:
             assigned = _assignment(command, strings)
             if assigned:
                 name, value, is_exported = assigned
                 strings[name] = value
-                branched |= {name} if depth > 0 else set()
+                branched |= {name} if depth > 0 or (tested and name == _VISIBLE) else set()
                 if is_exported or name in exported:
                     exported[name] = value
                 continue
-            launch = from_words(_spread(command, strings, arrays), f"{file}:{line}", dict(exported), form)
+            # a count of GPUs that only one branch sets would refuse what the other starts
+            around = {name: value for name, value in exported.items() if name != _VISIBLE or name not in branched}
+            launch = from_words(_spread(command, strings, arrays), f"{file}:{line}", around, form)
             if launch and _is_part(command, launch, file, text):
                 continue
             if launch:
                 notes = [f"{file}:{at}: {what}" for at, what in ends]
+                if _VISIBLE in exported and _VISIBLE not in launch.env:
+                    notes.append(
+                        f"{file}:{line}: {_VISIBLE} is set under a condition: which GPUs are visible is not known"
+                    )
                 for name in sorted(branched & set(_NAME.findall(" ".join(command)))):
                     what = f"${name} is set in an `if` or `case`: judged as if every branch ran, one after the other"
                     notes.append(f"{file}:{line}: {what}")

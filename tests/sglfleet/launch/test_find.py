@@ -311,6 +311,22 @@ def test_what_a_command_prints_is_named_as_it_is_written(written):
     assert launch.notes == (f"run.sh:1: what a command prints is not known here: {shown}",)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if a; then\n  export CUDA_VISIBLE_DEVICES=0\nfi",
+        "if a; then export CUDA_VISIBLE_DEVICES=0; fi",
+        '[ -n "$ONE" ] && export CUDA_VISIBLE_DEVICES=0',
+    ],
+)
+def test_gpus_that_a_condition_chooses_are_not_counted(line):
+    (launch,) = in_text(f"{line}\nsglang serve /m --tp 4\n", "run.sh")
+    assert "CUDA_VISIBLE_DEVICES" not in launch.env
+    assert "CUDA_VISIBLE_DEVICES is set under a condition" in launch.notes[0]
+    (launch,) = in_text("export CUDA_VISIBLE_DEVICES=0,1 && sglang serve /m --tp 2\n", "run.sh")
+    assert launch.env == {"CUDA_VISIBLE_DEVICES": "0,1"}
+
+
 def test_broken_yaml_is_located():
     with pytest.raises(ManifestError, match=r"x\.yaml:2:\d+: no YAML"):
         in_text("a: [1\nb: }", "x.yaml")
