@@ -23,19 +23,21 @@ def opened(launch: Launch) -> Launch:
     named = launch.tokens[at[0] + 1]
     file, _, _ = launch.where.rpartition(":")
     places = [] if launch.form in _INSIDE else [Path(named), Path(file).parent / named]
-    found = next((path for path in places if path.is_file()), None)
     where = f"{launch.where}: --config {named}"
-    if found is None:
-        why = "a file of the container" if launch.form in _INSIDE else "no such file here"
-        return _noted(launch, f"{where}: {why}: lint the file itself as well")
     try:
+        found = next((path for path in places if path.is_file()), None)
+        if found is None:
+            why = "a file of the container" if launch.form in _INSIDE else "no such file here"
+            return _noted(launch, f"{where}: {why}: lint the file itself as well")
         if found.suffix.lower() not in (".yaml", ".yml"):
             raise ManifestError(f"{found}: the engine takes .yaml and .yml only: rename it")
         config = flags(found.read_text(encoding="utf-8"), str(found))
     except UnicodeDecodeError:
         return _noted(launch, f"{where}: not a text file (UTF-8): correct it")
     except OSError as error:
-        return _noted(launch, f"{where}: cannot be read: {(error.strerror or str(error)).lower()}: check permissions")
+        return _noted(
+            launch, f"{where}: cannot be read: {(error.strerror or str(error)).lower()}: check path and permissions"
+        )
     except ManifestError as error:
         return _noted(launch, f"{where}: {error}")
     return replace(launch, config=config)

@@ -325,6 +325,7 @@ def test_the_file_of_a_config_flag_is_read_with_the_command(tmp_path):
     ("name", "text", "why"),
     [
         ("gone.yaml", None, "no such file here"),
+        (300 * "x" + ".yaml", None, "file name too long"),
         ("a.json", "{}", "the engine takes .yaml and .yml only"),
         ("list.yaml", "- a\n", "no mapping of flags to values"),
         ("broken.yaml", "a: [1\nb: }", "no YAML"),
