@@ -342,14 +342,16 @@ def _ruled(c: Context, kind: str, key: str, name: str, value: Any) -> tuple[Step
     if found is None:
         steps = getattr(table(c.release), kind).get(key, ())
 
+        asks = "." + name
+
         def lookup(atom: str) -> Any:
-            return value if atom.endswith("." + name) else UNKNOWN
+            return value if atom.endswith(asks) else UNKNOWN
 
         rest = [
             one
             for one in steps
             if not any(_OF_ARCH.match(g) and c.holds(g) is False for g in one.guards)
-            and not any(conditions.holds(g, lookup) is False for g in one.guards)
+            and not any(asks in g and conditions.holds(g, lookup) is False for g in one.guards)
         ]
         if len(_APPLYING) > 20_000:
             _APPLYING.clear()
