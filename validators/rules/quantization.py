@@ -61,11 +61,8 @@ def _judge(c: Context, flag: str, method: str) -> Part:
         return Part(flag, Outcome.FAILS, reason, (proof,), (Step(Gate.ENGINE, False, reason, proof),))
     if flag != DRAFT and method in _OF_THE_CHECKPOINT and experts.told(c) and not _says_how(c):
         reason = f"{method} stops where the checkpoint does not say how it was quantized, and its config.json does not."
-        return replace(
-            c.unsure(flag, method),
-            reason=reason,
-            todo="Take a checkpoint that was quantized so, or leave the flag out.",
-        )
+        todo = "Take a checkpoint that was quantized so, or leave the flag out."
+        return Part(flag, Outcome.UNKNOWN, reason, steps=(Step(Gate.MODEL, None, reason),), todo=todo)
     unknown = _other_name(c, flag, method) or _unregistered(c, flag, method)
     if unknown is not None:
         return unknown
